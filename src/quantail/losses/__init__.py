@@ -1,0 +1,1 @@
+"""What is minimized; pure functions that return numbers."""

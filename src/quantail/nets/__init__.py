@@ -1,0 +1,1 @@
+"""What acts and what values: encoders, recurrent cores, actors, critics."""

@@ -1,0 +1,1 @@
+"""Steps: optimizers, schedules, controllers."""

@@ -1,0 +1,1 @@
+"""Tail risk: CVaR and what makes the policy feel it."""

@@ -1,0 +1,1 @@
+"""Acting: collect experience and cut it into sequences."""

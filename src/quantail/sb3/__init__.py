@@ -1,0 +1,1 @@
+"""The skin: the only package that imports Stable-Baselines3."""

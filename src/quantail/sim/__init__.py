@@ -1,0 +1,1 @@
+"""N markets at once: accounts that trade over shared bars, with exact books."""

@@ -1,0 +1,1 @@
+"""What the critics and the policy learn toward; pure functions."""
