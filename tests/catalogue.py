@@ -61,7 +61,7 @@ def page(found: dict[str, list[str]]) -> str:
     """Return the text of ``docs/catalogue.md``."""
     covered = sum(entry in found for entry in ENTRIES)
     rows = [
-        f"| {entry} | {sentence} | {'<br>'.join(f'`{test}`' for test in found.get(entry, ['open']))} |"
+        f"| {entry} | {sentence} | {'<br>'.join(f'`{test}`' for test in found.get(entry, [])) or 'open'} |"
         for entry, sentence in ENTRIES.items()
     ]
     return "\n".join(

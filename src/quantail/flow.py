@@ -1,0 +1,277 @@
+"""The arrows: frozen records that travel between the stages of one update.
+
+::
+
+    collect -> Rollout -> targets -> Targets -> cut -> Minibatch -> losses -> LossTerms
+            -> optimizer step -> StepInfo -> UpdateResult
+
+A number needed later is a field of the value being passed on; nothing is left behind on a policy or
+an agent by its latest call. Each record can be built by hand in a test. Shape letters are those of
+:mod:`quantail.types`; values, returns and rewards are in raw reward units throughout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self, TypeAlias
+
+from torch import Generator, Tensor
+
+Observation: TypeAlias = Tensor | dict[str, Tensor]
+"""One tensor, or one per key of a Dict space; leading axes are [T, N] or [N]."""
+
+CoreState: TypeAlias = tuple[Tensor, ...]
+"""State of one recurrent core, environments on axis 1: (h, c) for an LSTM, () without memory."""
+
+
+class PolicyState(NamedTuple):
+    """Recurrent state of a policy *before* the next observation is read."""
+
+    actor: CoreState
+    critic: CoreState
+
+
+class ValueDistribution(Protocol):
+    """A law of returns for each row, in raw units; what every critic kind returns.
+
+    Modes of value clipping and measures of risk are written once, over these methods. ``[...]``
+    stands for the leading axes of the rows.
+    """
+
+    def mean(self) -> Tensor:
+        """Expected return, [...]."""
+
+    def std(self) -> Tensor:
+        """Standard deviation of the return, [...]."""
+
+    def quantile(self, tau: float) -> Tensor:
+        """Return the ``tau``-quantile, [...]."""
+
+    def cvar(self, alpha: float) -> Tensor:
+        """Mean of the worst ``alpha`` share of returns, [...]."""
+
+    def atoms(self, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Return atoms [..., M] and their weights [M], which sum to 1."""
+
+    def affine(self, shift: Tensor, scale: Tensor) -> Self:
+        """Return the law of ``shift + scale * Z``; both [...], ``scale`` > 0."""
+
+    def clamp(self, center: Self, width: Tensor) -> Self:
+        """Return this law with each part held within ``width`` of the same part of ``center``."""
+
+    def loss(self, atoms: Tensor, weights: Tensor) -> Tensor:
+        """Distance [...] to the target law with ``atoms`` [..., M] and ``weights`` [M].
+
+        In units of the return scale, so that it does not grow with the rewards.
+        """
+
+    def detach(self) -> Self:
+        """Return the same law outside the graph."""
+
+    def rows(self, index: Tensor | tuple[Tensor | slice | int, ...] | slice | int) -> Self:
+        """Index the leading axes."""
+
+
+class ActionDistribution(Protocol):
+    """A policy's law over actions for each row. ``raw`` actions are stored as sampled."""
+
+    def sample(self, generator: Generator | None = None) -> Tensor:
+        """Draw a raw action, [..., A] (or [...] for a single choice)."""
+
+    def mode(self) -> Tensor:
+        """Return the most likely raw action."""
+
+    def to_env(self, raw: Tensor) -> Tensor:
+        """Map a raw action into the action space."""
+
+    def log_prob(self, raw: Tensor) -> Tensor:
+        """Log-density of a raw action, summed over action dimensions, [...]."""
+
+    def entropy(self) -> Tensor:
+        """One number per row, [...]."""
+
+    def kl(self, new: Self) -> Tensor:
+        """Analytic KL(self || new), [...]."""
+
+    def detach(self) -> Self:
+        """Return the same law outside the graph."""
+
+    def rows(self, index: Tensor | tuple[Tensor | slice | int, ...] | slice | int) -> Self:
+        """Index the leading axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutput:
+    """Everything one forward pass of a policy says."""
+
+    actions: ActionDistribution
+    values: tuple[ValueDistribution, ...]
+    """One law per critic."""
+    state: PolicyState
+    """State after the observation was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeInfo:
+    """Episodes that ended during a rollout, in order of their end."""
+
+    returns: tuple[float, ...]
+    """Undiscounted sums of raw rewards."""
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """``T`` steps of ``N`` environments as acted, with what the acting pass said.
+
+    Row t holds the observation before the action; ``terminated`` and ``truncated`` say what the
+    action led to. The value of what follows row t is the truncation's own value where the row is
+    truncated, zero where it is terminated, otherwise the value of row t + 1.
+    """
+
+    observations: Observation
+    """[T, N, ...], as the environment gave them."""
+    actions: Tensor
+    """[T, N, A] raw, as sampled."""
+    policy: ActionDistribution
+    """The acting law, rows [T, N]."""
+    log_probs: Tensor
+    """[T, N], of the raw actions under the acting law."""
+    values: tuple[ValueDistribution, ...]
+    """Per critic, rows [T, N], from the acting pass."""
+    last_values: tuple[ValueDistribution, ...]
+    """Per critic, rows [N]: the observation after the last step."""
+    truncated_values: tuple[ValueDistribution, ...]
+    """Per critic, one row for each truncated step in row-major order: its final observation."""
+    rewards: Tensor
+    """[T, N], raw."""
+    terminated: Tensor
+    """[T, N] bool: the episode ended for good; nothing follows."""
+    truncated: Tensor
+    """[T, N] bool: the episode was cut; its final observation still has a value."""
+    episode_starts: Tensor
+    """[T, N] bool: the observation is the first of its episode."""
+    weights: Tensor
+    """[T, N] sample weights; 0 leaves a row out of every loss and statistic."""
+    action_masks: Tensor | None
+    """[T, N, choices] bool, for discrete actions."""
+    chunk_states: PolicyState
+    """State before the first row of each chunk: axis 0 counts chunks, then as a core state."""
+    episodes: EpisodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutCarry:
+    """What acting must remember between rollouts: the only "last"."""
+
+    observation: Observation
+    """[N, ...]"""
+    state: PolicyState
+    episode_starts: Tensor
+    """[N] bool"""
+    returns: Tensor
+    """[N], raw reward so far in the running episodes."""
+    lengths: Tensor
+    """[N]"""
+    action_masks: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageInfo:
+    """What normalization did to the advantages."""
+
+    mean: Tensor
+    """Before normalization, scalar."""
+    std: Tensor
+    """Before normalization, scalar."""
+    max_abs: Tensor
+    """After normalization, scalar."""
+    degenerate: Tensor
+    """Scalar bool: too little variance to divide by, so only the mean was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What policy and critics learn toward."""
+
+    advantages: Tensor
+    """[T, N], normalized."""
+    returns: Tensor
+    """[T, N] scalar lambda-returns."""
+    atoms: Tensor
+    """[T, N, M] atoms of the target law of returns; M = 1 for scalar targets."""
+    atom_weights: Tensor
+    """[M], sum to 1."""
+    info: AdvantageInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Minibatch:
+    """Whole chunks, without padding: [L, B / L, ...] with the state before their first row."""
+
+    observations: Observation
+    actions: Tensor
+    policy: ActionDistribution
+    log_probs: Tensor
+    values: tuple[ValueDistribution, ...]
+    episode_starts: Tensor
+    weights: Tensor
+    action_masks: Tensor | None
+    state: PolicyState
+    advantages: Tensor
+    atoms: Tensor
+    atom_weights: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RatioInfo:
+    """How far the policy has moved on a micro-batch; scalars outside the graph."""
+
+    approx_kl: Tensor
+    """Analytic KL(old || new) where the law gives it, else k3; mean over rows."""
+    clip_fraction: Tensor
+    ratio_mean: Tensor
+    log_ratio_max_abs: Tensor
+    log_ratio_extreme_fraction: Tensor
+    """Share of rows with |log-ratio| > 10."""
+    log_ratio_clamp_fraction: Tensor
+    """Share of rows held at the overflow guard."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """The loss of one micro-batch, term by term; each a scalar in the graph."""
+
+    total: Tensor
+    policy: Tensor
+    entropy: Tensor
+    """Minus the mean entropy, before its coefficient."""
+    values: tuple[Tensor, ...]
+    """Per critic, before the coefficient."""
+    ratio: RatioInfo
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """One optimizer step; scalars outside the graph."""
+
+    grad_norm: Tensor
+    """Before clipping."""
+    grad_norm_clipped: Tensor
+    critic_grad_norms: tuple[Tensor, ...]
+    """Before clipping, per critic."""
+    learning_rate: float
+    """The one this step used."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """One cycle of acting and learning, ready to be turned into metrics."""
+
+    episodes: EpisodeInfo
+    advantages: AdvantageInfo
+    losses: Mapping[str, Tensor]
+    """Weighted means over the micro-batches of the update."""
+    steps: tuple[StepInfo, ...]
+    explained_variance: Tensor
+    epochs: int
+    """Epochs really done; fewer than asked when the KL stop acted."""
