@@ -10,11 +10,11 @@ DATA_ONLY := universal-portfolios==0.4.17
 WORKERS ?= 2
 SOURCES := src tests benchmarks examples
 
-# One thread per process: two OpenMP threads stall on small operations (docs/performance notes).
+# One thread per process: two OpenMP threads stall on small operations of a shared machine.
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install test lint format docs verify lock clean
+.PHONY: help install test lint format docs verify bench demo conformance lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,12 @@ docs: $(STAMP)  ## write the generated pages under docs/
 
 verify: $(STAMP)  ## the learning proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m verify
+
+bench: $(STAMP)  ## speed against others, as ratios within one run
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+demo conformance:
+	@echo '`make $@` is not there yet; see CHANGELOG.md for what is.' >&2; exit 1
 
 lock:  ## write constraints.txt anew from the ranges in pyproject.toml
 	rm -rf $(VENV)

@@ -35,7 +35,9 @@ _T = TypeVar("_T")
 _BORDER_RULES: Final = {"extra": "forbid", "allow_inf_nan": False}
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
+)
 def config(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a configuration: frozen, slotted, keyword-only, ranges checked when built."""
 
@@ -62,7 +64,7 @@ class ByKind:
     unions need not import pydantic.
     """
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: PLW3201
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
         """Return pydantic's schema of a union whose members are told apart by ``kind``."""
         choices = {
             tag: handler.generate_schema(member)
@@ -88,9 +90,9 @@ def bounds(annotation: Any) -> Iterator[object]:
 
 
 @cache
-def _field_bounds(cls: type) -> tuple[tuple[str, tuple[object, ...]], ...]:
+def _field_bounds(cls: Any) -> tuple[tuple[str, tuple[object, ...]], ...]:
     hints = _hints(cls, include_extras=True)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(cls)]
     return tuple((name, tuple(bounds(hints[name]))) for name in names)
 
 

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args
 from typing import get_type_hints as _hints
 
 import yaml
@@ -82,12 +82,16 @@ _SCALARS: Final = (
         list("-+0123456789."),
     ),
 )
+_TAGS: Final = frozenset(
+    [tag for tag, _, _ in _SCALARS]
+    + [f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq")]
+)
 
 
 class _Loader(yaml.SafeLoader):
     """Safe loader with the scalars of YAML 1.2."""
 
-    yaml_implicit_resolvers: Any = {}
+    yaml_implicit_resolvers: ClassVar[Any] = {}
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
         """Decimal only: YAML 1.1 would read a leading zero as octal."""
@@ -100,7 +104,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
 class _Dumper(yaml.SafeDumper):
     """Quotes exactly those strings that the loader would read as something else."""
 
-    yaml_implicit_resolvers: Any = {}
+    yaml_implicit_resolvers: ClassVar[Any] = {}
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -156,7 +160,9 @@ class _Given:
         for depth, key in enumerate(keys[:-1]):
             child = parent.setdefault(key, {})
             if not isinstance(child, dict):
-                what = "a list, which is replaced as a whole" if isinstance(child, list) else "a value"
+                what = (
+                    "a list, which is replaced as a whole" if isinstance(child, list) else "a value"
+                )
                 self._refuse(".".join(keys[: depth + 1]), f"has no keys: it is {what}", name)
                 return
             parent = child
@@ -169,7 +175,8 @@ class _Given:
 
     def _compose(self, text: str, name: str) -> yaml.Node | None:
         try:
-            return yaml.compose(text, Loader=_Loader)
+            node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+            return node
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -187,14 +194,18 @@ class _Given:
             if self._visited <= _MAX_VALUES + 1 or len(path) == 65:
                 self._refuse(_dotted(path), "nests or repeats too much; write it out", source)
             return None
+        if node.tag not in _TAGS:
+            self._refuse(_dotted(path), f"has the tag {node.tag!r}; write plain values", source)
+            return None
         if isinstance(node, yaml.MappingNode):
             return self._plain_mapping(node, path, name)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, (*path, i), name) for i, item in enumerate(node.value)]
         try:
             return _Loader("").construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
-            self._refuse(_dotted(path), f"cannot be read as {node.tag}: {error}", source)
+        except (yaml.YAMLError, ValueError, KeyError):
+            what = {"int": "a whole number", "bool": "true or false"}.get(node.tag[18:], "a number")
+            self._refuse(_dotted(path), f"cannot be read as {what}; was {node.value!r}", source)
             return None
 
     def _plain_mapping(self, node: yaml.MappingNode, path: KeyPath, name: str) -> dict[str, Any]:
@@ -227,7 +238,8 @@ def _validated(kind: type[ConfigT], given: _Given) -> ConfigT:
         # true is no number.
         return TypeAdapter(kind).validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
-        problems = [_problem(kind, merged, given.sources, e) for e in error.errors()]
+        found = [e for e in error.errors() if not _is_echo(e)]
+        problems = [_problem(kind, merged, given.sources, e) for e in found]
         raise ConfigError(sorted(problems, key=lambda problem: problem.path)) from None
 
 
@@ -300,6 +312,13 @@ _WORDS: Final[dict[str, str]] = {
     "dataclass_type": "must hold keys and values",
     "dataclass_exact_type": "must hold keys and values",
     "model_attributes_type": "must hold keys and values",
+    "date_type": "must be a date, as in 2024-12-31",
+    "date_parsing": "must be a date, as in 2024-12-31",
+    "date_from_datetime_parsing": "must be a date, as in 2024-12-31",
+    "date_from_datetime_inexact": "must be a date without time, as in 2024-12-31",
+    "datetime_type": "must be a date and time, as in 2024-12-31T16:00:00Z",
+    "datetime_parsing": "must be a date and time, as in 2024-12-31T16:00:00Z",
+    "datetime_from_date_parsing": "must be a date and time, as in 2024-12-31T16:00:00Z",
     "none_required": "must be null",
     "finite_number": "must be finite",
     "greater_than_equal": "must be at least {ge}",
@@ -315,6 +334,13 @@ _WORDS: Final[dict[str, str]] = {
     "union_tag_invalid": "must be one of {expected_tags}",
     "union_tag_not_found": "is required, to tell the kinds apart",
 }
+
+
+def _is_echo(error: ErrorDetails) -> bool:
+    """Whether a list is called too short only because pydantic left its refused items out."""
+    given = error["input"]
+    is_short = error["type"] == "too_short" and isinstance(given, Sequence)
+    return is_short and len(given) >= error["ctx"]["min_length"]
 
 
 def _problem(
@@ -335,16 +361,18 @@ def _problem(
             return ConfigProblem(_dotted(path), inner.message, _source(path, sources))
         return ConfigProblem(_dotted(path), str(cause), _source(path, sources))
     rule = _WORDS.get(found)
-    sentence = rule.format(**error.get("ctx", {})) if rule else error["msg"]
+    limits = {
+        name: f"{limit:g}" if isinstance(limit, float) else limit
+        for name, limit in error.get("ctx", {}).items()
+    }
+    sentence = rule.format(**limits) if rule else error["msg"]
     if found not in ("missing", "union_tag_not_found"):
         given = error["input"] if found != "union_tag_invalid" else error["input"].get("kind")
         sentence += f"; was {given!r}"
     return ConfigProblem(_dotted(path), sentence, _source(path, sources))
 
 
-def _user_path(
-    kind: Any, data: Any, location: Sequence[str | int]
-) -> tuple[KeyPath, Any]:
+def _user_path(kind: Any, data: Any, location: Sequence[str | int]) -> tuple[KeyPath, Any]:
     """Drop the union tags that pydantic puts into a location; also return the class at its end."""
     path: list[str | int] = []
     owner: Any = kind
