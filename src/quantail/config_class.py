@@ -8,8 +8,8 @@ A configuration is a frozen, slotted, keyword-only dataclass that stands beside 
         n_quantiles: Annotated[int, Ge(2)] = 32
         '''Cells of the quantile function.'''
 
-Ranges are declared once, as ``annotated_types`` constraints in the annotation. They hold for every
-way of building the object: this module checks them in Python code, and the border that reads files
+Types and ranges are declared once, in the annotation (``annotated_types`` constraints). They hold for
+every way of building the object: this module checks them in Python code, and the border that reads files
 (:mod:`quantail.config_file`) hands the same annotations to pydantic. Contradictions between fields
 go into a method ``check(self)`` that raises :class:`~quantail.errors.ConfigError`.
 
@@ -21,8 +21,19 @@ A family of parts is a union told apart by ``kind``, and the union is the regist
 import dataclasses
 import math
 from collections.abc import Iterator
-from functools import cache
-from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_args, get_origin
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 from typing import get_type_hints as _hints
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
@@ -42,7 +53,12 @@ def config(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a configuration: frozen, slotted, keyword-only, ranges checked when built."""
 
     def __post_init__(self: Any) -> None:  # noqa: N807 - the dataclass hook
-        problems = list(_range_problems(self))
+        hints = _hints(type(self), include_extras=True)
+        problems = [
+            problem
+            for field in dataclasses.fields(self)
+            for problem in _problems(hints[field.name], getattr(self, field.name), field.name)
+        ]
         if problems:
             raise ConfigError(problems)
         check = getattr(self, "check", None)
@@ -78,51 +94,79 @@ BY_KIND: Final = ByKind()
 
 
 def bounds(annotation: Any) -> Iterator[object]:
-    """Yield the ``annotated_types`` constraints of an annotation, also those inside a union."""
+    """Yield the ``annotated_types`` constraints of an annotation."""
     if get_origin(annotation) is Annotated:
         inner, *constraints = get_args(annotation)
         yield from constraints
         yield from bounds(inner)
-    else:
-        for argument in get_args(annotation):
-            if get_origin(argument) is Annotated:
-                yield from bounds(argument)
 
 
-@cache
-def _field_bounds(cls: Any) -> tuple[tuple[str, tuple[object, ...]], ...]:
-    hints = _hints(cls, include_extras=True)
-    names = [field.name for field in dataclasses.fields(cls)]
-    return tuple((name, tuple(bounds(hints[name]))) for name in names)
+def _problems(annotation: Any, value: Any, path: str) -> Iterator[ConfigProblem]:
+    """Yield what is wrong with ``value`` under its annotation, item by item."""
+    rules = [rule for constraint in bounds(annotation) if (rule := _broken(constraint, value))]
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        yield from _union_problems(arguments, value, path)
+        return
+    rule = _scalar_rule(annotation, value)
+    if rule or rules:
+        yield ConfigProblem(path, f"{rule or ' and '.join(rules)}; was {value!r}")
+    elif origin is tuple and isinstance(value, tuple):
+        items = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        for number, (item, given) in enumerate(zip(items, value, strict=False)):
+            yield from _problems(item, given, f"{path}[{number}]")
 
 
-def _range_problems(instance: Any) -> Iterator[ConfigProblem]:
-    """Yield one problem for every field outside its declared range, or not finite."""
-    for name, constraints in _field_bounds(type(instance)):
-        value = getattr(instance, name)
-        if isinstance(value, float) and not math.isfinite(value):
-            yield ConfigProblem(name, f"must be finite; was {value!r}")
-            continue
-        for constraint in constraints:
-            rule = broken_rule(constraint, value)
-            if rule:
-                yield ConfigProblem(name, f"{rule}; was {value!r}")
+def _union_problems(members: tuple[Any, ...], value: Any, path: str) -> Iterator[ConfigProblem]:
+    """Yield the problems of the member that comes nearest; nothing when one member fits."""
+    found = [list(_problems(member, value, path)) for member in members]
+    if all(found):
+        # The last of `Annotated[float, Gt(0)] | None` says only "must be null".
+        yield from found[0]
 
 
-def broken_rule(constraint: object, value: Any) -> str | None:
+def _scalar_rule(annotation: Any, value: Any) -> str | None:
+    if get_origin(annotation) is Literal:
+        allowed = get_args(annotation)
+        return None if value in allowed else f"must be one of {', '.join(map(repr, allowed))}"
+    if annotation is NoneType:
+        return None if value is None else "must be None"
+    if annotation is bool:
+        return None if isinstance(value, bool) else "must be True or False"
+    if annotation is str:
+        return None if isinstance(value, str) else "must be text"
+    if annotation is int:
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return None if whole else "must be a whole number"
+    if annotation is float:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return "must be a number"
+        return None if math.isfinite(value) else "must be finite"
+    if annotation is tuple or get_origin(annotation) is tuple:
+        return None if isinstance(value, tuple) else "must be a tuple"
+    if dataclasses.is_dataclass(annotation):
+        name = getattr(annotation, "__name__", str(annotation))
+        return None if isinstance(value, annotation) else f"must be a {name}"  # type: ignore[arg-type]
+    return None
+
+
+def _broken(constraint: object, value: Any) -> str | None:
     """Return the rule that ``value`` breaks, in words, or None when it holds."""
     if isinstance(constraint, MinLen):
         short = hasattr(value, "__len__") and len(value) < constraint.min_length
         return f"must have at least {constraint.min_length} item(s)" if short else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return None
+    number: Any = value
     match constraint:
-        case Ge(ge=low) if not value >= low:  # type: ignore[operator]
+        case Ge(ge=low) if not number >= low:
             return f"must be at least {low}"
-        case Gt(gt=low) if not value > low:  # type: ignore[operator]
+        case Gt(gt=low) if not number > low:
             return f"must be greater than {low}"
-        case Le(le=high) if not value <= high:  # type: ignore[operator]
+        case Le(le=high) if not number <= high:
             return f"must be at most {high}"
-        case Lt(lt=high) if not value < high:  # type: ignore[operator]
+        case Lt(lt=high) if not number < high:
             return f"must be less than {high}"
     return None

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 from typing import get_type_hints as _hints
 
 import yaml
@@ -91,8 +91,6 @@ _TAGS: Final = frozenset(
 class _Loader(yaml.SafeLoader):
     """Safe loader with the scalars of YAML 1.2."""
 
-    yaml_implicit_resolvers: ClassVar[Any] = {}
-
     def construct_int(self, node: yaml.ScalarNode) -> int:
         """Decimal only: YAML 1.1 would read a leading zero as octal."""
         return int(self.construct_scalar(node))
@@ -104,12 +102,12 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
 class _Dumper(yaml.SafeDumper):
     """Quotes exactly those strings that the loader would read as something else."""
 
-    yaml_implicit_resolvers: ClassVar[Any] = {}
-
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
+_Loader.yaml_implicit_resolvers = {}
+_Dumper.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in _SCALARS:
     _Loader.add_implicit_resolver(_tag, re.compile(_pattern), _first)
     _Dumper.add_implicit_resolver(_tag, re.compile(_pattern), _first)

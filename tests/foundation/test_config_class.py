@@ -29,6 +29,20 @@ def test_is_frozen_slotted_and_keyword_only() -> None:
         (lambda: Learning(rate=1.0), "rate: must be less than 1; was 1.0"),
         (lambda: Learning(gamma=float("nan")), "gamma: must be finite; was nan"),
         (lambda: Learning(max_grad_norm=-1.0), "max_grad_norm: must be greater than 0; was -1.0"),
+        (
+            lambda: QuantileHead(levels="dense"),
+            "levels: must be one of 'uniform', 'tail'; was 'dense'",
+        ),
+        (lambda: QuantileHead(n_quantiles=8.0), "n_quantiles: must be a whole number; was 8.0"),
+        (lambda: QuantileHead(n_quantiles=True), "n_quantiles: must be a whole number; was True"),
+        (lambda: Learning(gamma="0.9"), "gamma: must be a number; was '0.9'"),
+        (lambda: CategoricalHead(support=(0.0, "1")), r"support\[1\]: must be a number; was '1'"),
+        (
+            lambda: CategoricalHead(support=[0.0, 1.0]),
+            r"support: must be a tuple; was \[0.0, 1.0\]",
+        ),
+        (lambda: Root(head=Learning()), "head: must be a QuantileHead; was Learning"),
+        (lambda: Root(verbose=1), "verbose: must be True or False; was 1"),
         (lambda: Root(windows=()), r"windows: must have at least 1 item\(s\); was \(\)"),
     ],
 )
