@@ -8,10 +8,11 @@ A configuration is a frozen, slotted, keyword-only dataclass that stands beside 
         n_quantiles: Annotated[int, Ge(2)] = 32
         '''Cells of the quantile function.'''
 
-Types and ranges are declared once, in the annotation (``annotated_types`` constraints). They hold for
-every way of building the object: this module checks them in Python code, and the border that reads files
-(:mod:`quantail.config_file`) hands the same annotations to pydantic. Contradictions between fields
-go into a method ``check(self)`` that raises :class:`~quantail.errors.ConfigError`.
+Types and ranges are declared once, in the annotation (ranges as ``annotated_types`` constraints).
+They hold for every way of building the object: this module checks them in Python code, and the
+border that reads files (:mod:`quantail.config_file`) hands the same annotations to pydantic.
+Contradictions between fields go into a method ``check(self)`` that raises
+:class:`~quantail.errors.ConfigError`.
 
 A family of parts is a union told apart by ``kind``, and the union is the register::
 
@@ -120,10 +121,9 @@ def _problems(annotation: Any, value: Any, path: str) -> Iterator[ConfigProblem]
 
 
 def _union_problems(members: tuple[Any, ...], value: Any, path: str) -> Iterator[ConfigProblem]:
-    """Yield the problems of the member that comes nearest; nothing when one member fits."""
+    """Yield the problems of the first member, which tells the most, unless some member fits."""
     found = [list(_problems(member, value, path)) for member in members]
     if all(found):
-        # The last of `Annotated[float, Gt(0)] | None` says only "must be null".
         yield from found[0]
 
 
@@ -141,7 +141,7 @@ def _scalar_rule(annotation: Any, value: Any) -> str | None:
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         return None if whole else "must be a whole number"
     if annotation is float:
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, Real):
             return "must be a number"
         return None if math.isfinite(value) else "must be finite"
     if annotation is tuple or get_origin(annotation) is tuple:
