@@ -10,7 +10,7 @@ an agent by its latest call. Each record can be built by hand in a test. Shape l
 :mod:`quantail.types`; values, returns and rewards are in raw reward units throughout.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -21,6 +21,9 @@ Observation: TypeAlias = Tensor | dict[str, Tensor]
 
 CoreState: TypeAlias = tuple[Tensor, ...]
 """State of one recurrent core, environments on axis 1: (h, c) for an LSTM, () without memory."""
+
+RowIndex: TypeAlias = Tensor | tuple[Tensor | slice | int, ...] | slice | int
+"""What may stand in brackets to pick rows."""
 
 
 class PolicyState(NamedTuple):
@@ -36,6 +39,10 @@ class ValueDistribution(Protocol):
     Modes of value clipping and measures of risk are written once, over these methods. ``[...]``
     stands for the leading axes of the rows.
     """
+
+    @property
+    def scale(self) -> Tensor:
+        """Return scale of the critic, in raw units; a scalar outside the graph."""
 
     def mean(self) -> Tensor:
         """Expected return, [...]."""
@@ -67,8 +74,12 @@ class ValueDistribution(Protocol):
     def detach(self) -> Self:
         """Return the same law outside the graph."""
 
-    def rows(self, index: Tensor | tuple[Tensor | slice | int, ...] | slice | int) -> Self:
+    def rows(self, index: RowIndex) -> Self:
         """Index the leading axes."""
+
+    @classmethod
+    def stack(cls, laws: Sequence[Self]) -> Self:
+        """Stack the rows of several laws along a new first axis."""
 
 
 class ActionDistribution(Protocol):
@@ -95,8 +106,12 @@ class ActionDistribution(Protocol):
     def detach(self) -> Self:
         """Return the same law outside the graph."""
 
-    def rows(self, index: Tensor | tuple[Tensor | slice | int, ...] | slice | int) -> Self:
+    def rows(self, index: RowIndex) -> Self:
         """Index the leading axes."""
+
+    @classmethod
+    def stack(cls, laws: Sequence[Self]) -> Self:
+        """Stack the rows of several laws along a new first axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +245,15 @@ class RatioInfo:
     """Analytic KL(old || new) where the law gives it, else k3; mean over rows."""
     clip_fraction: Tensor
     ratio_mean: Tensor
+    log_ratio_mean: Tensor
+    log_ratio_std: Tensor
     log_ratio_max_abs: Tensor
     log_ratio_extreme_fraction: Tensor
     """Share of rows with |log-ratio| > 10."""
     log_ratio_clamp_fraction: Tensor
     """Share of rows held at the overflow guard."""
+    log_ratio_nan_count: Tensor
+    log_ratio_inf_count: Tensor
 
 
 @dataclass(frozen=True, slots=True)
