@@ -286,8 +286,8 @@ def _refuse_missing(table: FeatureTable, bars: Bars, rows: BoolArray) -> None:
             symbol = bars.symbols[int(np.searchsorted(bars.offsets, first, side="right")) - 1]
             raise DataError(
                 f"feature {name!r} has no value at {absent.size} bar(s) after its warm-up, first "
-                f"for symbol {symbol!r} at {iso(bars.time[first])}. Set pipeline.missing: flag to give "
-                "the network a validity column, or remove the feature."
+                f"for symbol {symbol!r} at {iso(bars.time[first])}. Set pipeline.missing: flag to "
+                "give the network a validity column, or remove the feature."
             )
 
 

@@ -69,7 +69,7 @@ class FixedWindows:
                         ConfigProblem(
                             f"{after}.start",
                             f"must not be before the end of {before} ({iso(first.stop)}); was "
-                            f"{iso(second.start)}. Windows come in the order train, validation, test",
+                            f"{iso(second.start)}. The order is train, validation, test",
                         )
                     ]
                 )

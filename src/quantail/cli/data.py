@@ -1,0 +1,62 @@
+"""``quantail data``: look at the data before training on it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from quantail.config_file import read_config
+from quantail.market.dataset import USUAL_CACHE, DataConfig, Dataset, prepare
+from quantail.market.segments import iso
+from quantail.types import IntArray
+
+app = typer.Typer(no_args_is_help=True, help="Look at the data before training on it.")
+
+
+@app.callback()
+def data() -> None:
+    """Look at the data before training on it."""
+
+
+@app.command()
+def check(
+    config: Annotated[Path, typer.Argument(help="YAML file with the data configuration.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override a key, for example --set source.seed=1."),
+    ] = None,
+    cache: Annotated[Path, typer.Option(help="Folder where downloads are kept.")] = USUAL_CACHE,
+) -> None:
+    """Load the bars, look for leaks in the features, and try every split.
+
+    Refuses with the column and the first offending bar when a feature knows the future.
+    """
+    dataset = prepare(read_config(DataConfig, config, overrides or ()), cache)
+    for line in _summary(dataset):
+        typer.echo(line)
+
+
+def _summary(dataset: Dataset) -> list[str]:
+    bars, table, report = dataset.bars, dataset.table, dataset.leaks
+    lines = [
+        f"bars      {bars.n_bars} of {bars.n_symbols} symbol(s), {iso(bars.time.min())} to "
+        f"{iso(bars.time.max())}",
+        f"features  {table.n_features} column(s), warm-up {table.warmup} bars: "
+        f"{', '.join(table.names) or 'none'}",
+    ]
+    for index in range(len(dataset.splits)):
+        fold = dataset.fold(index)
+        parts = {"train": fold.train, "validation": fold.validation, "test": fold.test}
+        counts = ", ".join(f"{role} {_count(windows)}" for role, windows in parts.items())
+        lines.append(f"split     {fold.split.name}: {counts} bars")
+    lines += [f"allowed   {leak}" for leak in report.leaks]
+    lines.append(
+        f"leaks     {'none but those allowed' if report.leaks else 'none'} in "
+        f"{len(report.columns)} column(s), tried on {', '.join(report.symbols) or 'no symbol'}"
+    )
+    return lines
+
+
+def _count(windows: IntArray) -> int:
+    return int(np.sum(windows[:, 1] - windows[:, 0]))
