@@ -64,8 +64,9 @@ def quantile(atoms: Tensor, weights: Tensor, tau: float) -> Tensor:
     atoms, weights = _sorted_law(atoms, weights)
     below = weights.double().cumsum(-1) < tau - _STEP_TOLERANCE
     index = below.sum(-1).clamp(max=atoms.shape[-1] - 1)
-    atoms, _ = torch.broadcast_tensors(atoms, weights)
-    return atoms.gather(-1, index.expand(atoms.shape[:-1]).unsqueeze(-1)).squeeze(-1)
+    shape = _law_shape(atoms, weights)
+    index = index.expand(shape[:-1]).unsqueeze(-1)
+    return atoms.expand(shape).gather(-1, index).squeeze(-1)
 
 
 def tail_weights(weights: Tensor, alpha: float) -> Tensor:
@@ -154,6 +155,10 @@ def _sorted_law(atoms: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         )
     if bool((atoms[..., 1:] >= atoms[..., :-1]).all()):
         return atoms, weights
-    atoms, weights = torch.broadcast_tensors(atoms, weights)
-    atoms, order = atoms.sort(-1)
-    return atoms, weights.gather(-1, order)
+    shape = _law_shape(atoms, weights)
+    atoms, order = atoms.expand(shape).sort(-1)
+    return atoms, weights.expand(shape).gather(-1, order)
+
+
+def _law_shape(atoms: Tensor, weights: Tensor) -> torch.Size:
+    return atoms.shape if atoms.ndim >= weights.ndim else weights.shape

@@ -1,0 +1,90 @@
+"""Gradients of one optimizer step from several micro-batches.
+
+g = Σ_i W_i g_i / Σ_i W_i over the micro-batches really used, where g_i is the gradient of a
+weighted mean over rows and W_i the sum of its row weights. So the cut into micro-batches does not
+matter: the result is the gradient of the weighted mean over all rows.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulationInfo:
+    """Which micro-batches made the gradient."""
+
+    used: tuple[bool, ...]
+    """For each micro-batch, in order."""
+    weight: float
+    """Σ W over the micro-batches used; with 0 no gradient was set and no step may be taken."""
+    empty: int
+    """Micro-batches left out because no row had weight."""
+    non_finite: int
+    """Micro-batches left out because their loss or a gradient was not finite."""
+    first_bad: str
+    """What was not finite first: "loss" or the name of a parameter; empty if all was well."""
+
+
+def accumulate(
+    parameters: Mapping[str, Parameter], losses: Iterable[tuple[Tensor, float]]
+) -> AccumulationInfo:
+    """Set ``.grad`` of the parameters to the weighted mean gradient of the micro-batches.
+
+    A micro-batch without weight contributes nothing. One whose loss or gradient is not finite is
+    left out whole, its weight out of the denominator, so the gradient is the one of a run without
+    it.
+
+    Args:
+        parameters: By name.
+        losses: For each micro-batch its loss, a scalar in the graph, and the sum of its row
+            weights. A generator keeps one graph in memory at a time.
+
+    Returns:
+        What was used. Where nothing was, every ``.grad`` is None.
+    """
+    names, tensors = list(parameters), list(parameters.values())
+    sums: list[Tensor | None] = [None] * len(tensors)
+    used: list[bool] = []
+    weight, empty, non_finite, first_bad = 0.0, 0, 0, ""
+    for loss, share in losses:
+        if share == 0:
+            empty += 1
+            used.append(False)
+            continue
+        gradients, bad = _finite_gradients(loss, share, names, tensors)
+        used.append(not bad)
+        if bad:
+            non_finite += 1
+            first_bad = first_bad or bad
+            continue
+        weight += share
+        sums = [_plus(total, part) for total, part in zip(sums, gradients, strict=True)]
+    for parameter, total in zip(tensors, sums, strict=True):
+        parameter.grad = None if total is None else total / weight
+    return AccumulationInfo(tuple(used), weight, empty, non_finite, first_bad)
+
+
+def _finite_gradients(
+    loss: Tensor, share: float, names: Sequence[str], tensors: Sequence[Parameter]
+) -> tuple[Sequence[Tensor | None], str]:
+    """Return the gradients of ``share * loss`` and what was not finite first, if anything."""
+    if not (math.isfinite(share) and bool(torch.isfinite(loss))):
+        return (), "loss"
+    gradients = torch.autograd.grad(share * loss, tensors, allow_unused=True)
+    for name, part in zip(names, gradients, strict=True):
+        # A sum is finite only if its terms are; a finite sum that overflows is as bad.
+        if part is not None and not bool(torch.isfinite(part.abs().sum())):
+            return (), name
+    return gradients, ""
+
+
+def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
+    """Add, never in place: autograd may hand the same tensor to several parameters."""
+    if total is None or part is None:
+        return part if total is None else total
+    return total + part
