@@ -214,18 +214,19 @@ class Bars:
 
 
 def infer_interval(symbol: NDArray[Any], time: TimeArray) -> np.timedelta64:
-    """Return the most frequent positive step between neighboring rows [R] of one symbol.
+    """Return the most frequent step between the times [R] of one symbol, whatever their order.
 
     Raises:
         DataError: When no symbol has two bars.
     """
-    names = np.asarray(symbol, dtype=object)
-    steps = np.diff(time)[np.asarray(names[1:] == names[:-1], bool)]
+    codes = pd.factorize(np.asarray(symbol, dtype=object))[0]
+    order = np.lexsort((time, codes))
+    steps = np.diff(time[order])[np.diff(codes[order]) == 0]
     steps = steps[~np.isnat(steps) & (steps > np.timedelta64(0, "ns"))]
     if not len(steps):
         raise DataError(
-            "interval cannot be read off the data, because no symbol has two bars in order of "
-            "time. Give it, for example 1h."
+            "interval cannot be read off the data, because no symbol has two bars. "
+            "Give it, for example 1h."
         )
     values, counts = np.unique(steps, return_counts=True)
     return np.timedelta64(values[np.argmax(counts)], "ns")
@@ -247,12 +248,15 @@ def _canonical(frame: pd.DataFrame) -> pd.DataFrame:
             f"{unknown}. Rename or drop them."
         )
     frame = frame.reset_index(drop=True).copy()
+    if not pd.api.types.is_datetime64_any_dtype(frame["time"]):
+        kind = frame["time"].dtype
+        raise DataError(f"time must be a column of timestamps; was {kind}. Convert it, in UTC.")
     try:
         frame["time"] = pd.to_datetime(frame["time"], utc=True).dt.tz_convert(None).astype("M8[ns]")
         for name in ({*_FLOATS, "bid", "ask"}) & {*frame.columns}:
             frame[name] = frame[name].astype("float64")
     except (ValueError, TypeError, OverflowError) as error:
-        raise DataError(f"the table must hold times and numbers; {error}.") from error
+        raise DataError(f"the table must hold numbers and times until 2262; {error}.") from error
     frame["symbol"] = frame["symbol"].astype(str).astype(object)
     if ("bid" in frame) != ("ask" in frame) or ("bid" in frame and "spread" in frame):
         raise DataError("give bid and ask together, or spread alone; drop one of the columns.")

@@ -87,7 +87,7 @@ class Weekdays:
             if not by_date:
                 local = local.tz_localize("UTC").tz_convert(self.timezone).tz_localize(None)
                 local += pd.Timedelta(hours=self.eve_hours)
-            return np.asarray(local.weekday < 5)
+            return np.asarray(local.day_of_week < 5)
 
         return _audit_grid(time, interval, is_open, self.closures)
 

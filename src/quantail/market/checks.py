@@ -144,11 +144,11 @@ def _calendar_problems(
     rows: SymbolRows, interval: np.timedelta64, calendar: CalendarConfig, checks: DataChecks
 ) -> Iterator[Problem]:
     audit = calendar.audit(rows.time, interval)
-    length = pd.Timedelta(interval)
+    length = show_interval(interval)
     if len(audit.missing) and checks.gaps == "refuse":
         yield Problem(
             rows.symbol,
-            f"bar(s) missing in a row of {length} (calendar {calendar.kind!r})",
+            f"bar(s) of {length} missing (calendar {calendar.kind!r})",
             audit.missing,
             "Fetch them, choose the calendar that fits, declare closures, set repair.gaps to "
             '"fill" or checks.gaps to "allow".',
@@ -274,6 +274,15 @@ def _split_problems(rows: SymbolRows, checks: DataChecks) -> Iterator[Problem]:
             rows.time[found],
             'Adjust with repair.splits "apply", or declare a real move in checks.real_moves.',
         )
+
+
+def show_interval(interval: np.timedelta64) -> str:
+    """Write a bar length as settings do: 15m, 4h, 1d."""
+    for unit, letter in (("D", "d"), ("h", "h"), ("m", "m"), ("s", "s")):
+        length = np.timedelta64(1, unit)
+        if interval % length == np.timedelta64(0, "ns"):
+            return f"{interval // length}{letter}"
+    return str(interval)
 
 
 def _shown(time: np.datetime64) -> str:

@@ -104,6 +104,8 @@ def _fetch(
     what = f"yfinance {symbol}"
 
     def history() -> pd.DataFrame:
+        # yfinance keeps failed answers too and would return them to every further try.
+        library.data.YfData.cache_get.cache_clear()
         ticker = library.Ticker(symbol, session=session)
         table: pd.DataFrame = ticker.history(
             start=source.start, end=source.stop, interval=source.interval, auto_adjust=False,
