@@ -32,13 +32,14 @@ _MOST_COMBINATIONS: Final = 10_000
 class DateWindow:
     """A stretch of time, half-open."""
 
-    start: datetime
-    """First instant inside; UTC where no zone is given."""
-    stop: datetime
+    start: str
+    """First instant inside, ISO 8601: 2024-01-31 or 2024-01-31T22:00Z; UTC where no zone is
+    given."""
+    stop: str
     """First instant after it."""
 
     def check(self) -> None:
-        """Refuse an empty window."""
+        """Refuse what is no instant, and an empty window."""
         if self.window().start >= self.window().stop:
             raise ConfigError(
                 [ConfigProblem("stop", f"must be after start ({self.start}); was {self.stop}")]
@@ -46,7 +47,7 @@ class DateWindow:
 
     def window(self) -> TimeWindow:
         """The same stretch in UTC."""
-        return TimeWindow(_instant(self.start), _instant(self.stop))
+        return TimeWindow(_instant(self.start, "start"), _instant(self.stop, "stop"))
 
 
 @config
@@ -234,7 +235,19 @@ def _between(axis: TimeArray, part: DateWindow, name: str) -> Segment:
     return Segment(start, stop)
 
 
-def _instant(moment: datetime) -> np.datetime64:
+def _instant(text: str, name: str) -> np.datetime64:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            [
+                ConfigProblem(
+                    name,
+                    "must be a date or an instant such as 2024-01-31 or 2024-01-31T22:00Z; "
+                    f"was {text!r}",
+                )
+            ]
+        ) from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
     return np.datetime64(moment, "ns")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quantail.market.bars import Bars
 
 _OPTIONAL: Final = ("spread", "funding", "adjusted_close", "no_trade")
+_NUMBERS: Final = ("open", "high", "low", "close", "volume", *_OPTIONAL[:-1])
 _ROWS: Final = ("time", "open", "high", "low", "close", "volume", *_OPTIONAL)
 
 
@@ -25,7 +26,8 @@ class Columns:
     """The bars of one symbol, oldest first; the last row is the newest closed bar.
 
     Unlike :class:`~quantail.market.bars.Bars` this is an unchecked view: the leak guard cuts it
-    and changes it thousands of times.
+    and changes it thousands of times. Only infinities become NaN, so that a comparison or a
+    maximum cannot turn one into a plausible number.
     """
 
     symbol: str
@@ -40,6 +42,12 @@ class Columns:
     funding: FloatArray | None = None  # [T]
     adjusted_close: FloatArray | None = None  # [T]
     no_trade: BoolArray | None = None  # [T]
+
+    def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            column = getattr(self, name)
+            if column is not None and np.isinf(column).any():
+                object.__setattr__(self, name, np.where(np.isinf(column), np.nan, column))
 
     @property
     def n_bars(self) -> int:
