@@ -40,14 +40,15 @@ def accumulate(
     it.
 
     Args:
-        parameters: By name.
+        parameters: By name; those that require no gradient are left alone.
         losses: For each micro-batch its loss, a scalar in the graph, and the sum of its row
             weights. A generator keeps one graph in memory at a time.
 
     Returns:
         What was used. Where nothing was, every ``.grad`` is None.
     """
-    names, tensors = list(parameters), list(parameters.values())
+    moving = {name: tensor for name, tensor in parameters.items() if tensor.requires_grad}
+    names, tensors = list(moving), list(moving.values())
     sums: list[Tensor | None] = [None] * len(tensors)
     used: list[bool] = []
     weight, empty, non_finite, first_bad = 0.0, 0, 0, ""
