@@ -1,0 +1,19 @@
+"""Critics: the union is the register."""
+
+from typing import Annotated, TypeAlias
+
+from quantail.config_class import BY_KIND
+from quantail.nets.critics.base import CriticHead
+from quantail.nets.critics.quantile import QuantileCritic, QuantileValues
+from quantail.nets.critics.scalar import ScalarCritic, ScalarValues
+
+CriticConfig: TypeAlias = Annotated[QuantileCritic | ScalarCritic, BY_KIND]
+
+__all__ = [
+    "CriticConfig",
+    "CriticHead",
+    "QuantileCritic",
+    "QuantileValues",
+    "ScalarCritic",
+    "ScalarValues",
+]
