@@ -10,7 +10,7 @@ an agent by its latest call. Each record can be built by hand in a test. Shape l
 :mod:`quantail.types`; values, returns and rewards are in raw reward units throughout.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -80,6 +80,10 @@ class ValueDistribution(Protocol):
     @classmethod
     def stack(cls, laws: Sequence[Self]) -> Self:
         """Stack the rows of several laws along a new first axis."""
+
+    @classmethod
+    def join(cls, laws: Sequence[Self]) -> Self:
+        """Join the rows of several laws along their first axis."""
 
 
 class ActionDistribution(Protocol):
@@ -271,26 +275,44 @@ class LossTerms:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """One optimizer step; scalars outside the graph."""
+    """One minibatch and what its optimizer step did; scalars outside the graph."""
 
+    losses: LossTerms
+    """Over the minibatch: means by row weight, counts summed, extremes kept."""
     grad_norm: Tensor
     """Before clipping."""
     grad_norm_clipped: Tensor
     critic_grad_norms: tuple[Tensor, ...]
     """Before clipping, per critic."""
+    skipped: int
+    """Micro-batches left out because something in them was not finite."""
+    first_bad: str
+    """What was not finite first, in words; empty if all was well."""
+    taken: bool
+    """Whether the optimizer stepped; not when no finite micro-batch was left, or on a KL stop."""
+    kl_stop: bool
+    """The policy has moved too far from the acting one; the epochs end here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """The scheduled numbers that one cycle uses."""
+
     learning_rate: float
-    """The one this step used."""
+    clip_range: float
+    entropy: float
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """One cycle of acting and learning, ready to be turned into metrics."""
+    """One cycle of learning, ready to be turned into metrics."""
 
-    episodes: EpisodeInfo
+    coefficients: Coefficients
     advantages: AdvantageInfo
-    losses: Mapping[str, Tensor]
-    """Weighted means over the micro-batches of the update."""
     steps: tuple[StepInfo, ...]
     explained_variance: Tensor
+    """Of the returns by the values of the acting pass."""
     epochs: int
-    """Epochs really done; fewer than asked when the KL stop acted."""
+    """Epochs begun; fewer than asked when the KL stop acted."""
+    stopped_early: bool

@@ -104,3 +104,112 @@ def find_metric(tag: str, known: Mapping[str, Metric], parameter: str) -> Metric
         allowed = ", ".join(sorted(known)) or "none yet"
         raise ConfigError(f"{parameter} must name a declared metric ({allowed}); was {tag!r}")
     return known[tag]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetrics:
+    """One cycle of learning; the names of Stable-Baselines3 where it has one."""
+
+    loss: float = metric("train/loss", "1", "Sum of all loss terms.", better="neither")
+    policy_loss: float = metric(
+        "train/policy_gradient_loss", "1", "Clipped surrogate loss.", better="neither"
+    )
+    entropy_loss: float = metric("train/entropy_loss", "nats", "Minus the mean policy entropy.")
+    value_loss: float = metric(
+        "train/value_loss", "1", "Mean loss of the critics in return scales.", better="lower"
+    )
+    critic1_loss: float = metric("train/twin_critics/critic_1_loss", "1", "Loss of critic 1.")
+    critic2_loss: float | None = metric(
+        "train/twin_critics/critic_2_loss", "1", "Loss of critic 2."
+    )
+    approx_kl: float = metric(
+        "train/approx_kl", "nats", "Mean KL(acting policy || new policy).", healthy=(0.0, 0.1)
+    )
+    clip_fraction: float = metric(
+        "train/clip_fraction", "fraction", "Share of rows with a ratio outside the clip range."
+    )
+    ratio_mean: float = metric(
+        "train/ratio_mean", "1", "Mean probability ratio.", healthy=(0.9, 1.1)
+    )
+    log_ratio_mean: float = metric("train/log_ratio_mean", "nats", "Mean log-ratio.")
+    log_ratio_std: float = metric("train/log_ratio_std", "nats", "Spread of the log-ratio.")
+    log_ratio_max_abs: float = metric(
+        "train/log_ratio_max_abs",
+        "nats",
+        "Largest absolute log-ratio before the guard.",
+        better="lower",
+        healthy=(0.0, 5.0),
+        aggregate="max",
+    )
+    log_ratio_extreme_fraction: float = metric(
+        "train/log_ratio_extreme_fraction",
+        "fraction",
+        "Share of rows with an absolute log-ratio above 10.",
+        better="lower",
+        healthy=(0.0, 0.001),
+    )
+    log_ratio_clamp_fraction: float = metric(
+        "train/log_ratio_clamp_frac",
+        "fraction",
+        "Share of rows held at the overflow guard of the log-ratio.",
+        better="lower",
+        healthy=(0.0, 0.001),
+    )
+    log_ratio_nan_count: float = metric(
+        "error/log_ratio_nan_count", "rows", "Log-ratios that were NaN.", aggregate="sum"
+    )
+    log_ratio_inf_count: float = metric(
+        "error/log_ratio_inf_count", "rows", "Log-ratios that were infinite.", aggregate="sum"
+    )
+    skipped_microbatches: float = metric(
+        "error/skipped_microbatches", "1", "Micro-batches left out as not finite.", aggregate="sum"
+    )
+    grad_norm: float = metric("train/grad_norm_pre_clip", "1", "Gradient norm before clipping.")
+    grad_norm_clipped: float = metric(
+        "train/grad_norm_post_clip", "1", "Gradient norm after clipping."
+    )
+    critic1_grad_norm: float = metric(
+        "train/critic1_grad_norm", "1", "Gradient norm of critic 1 before clipping."
+    )
+    critic2_grad_norm: float | None = metric(
+        "train/critic2_grad_norm", "1", "Gradient norm of critic 2 before clipping."
+    )
+    critics_grad_ratio: float | None = metric(
+        "train/critics_grad_ratio",
+        "1",
+        "Gradient norm of critic 1 over that of critic 2.",
+        healthy=(0.01, 100.0),
+    )
+    advantages_mean: float = metric(
+        "train/advantages_mean_raw", "reward", "Mean advantage before normalization."
+    )
+    advantages_std: float = metric(
+        "train/advantages_std_raw", "reward", "Spread of advantages before normalization."
+    )
+    advantages_max_abs: float = metric(
+        "train/advantages_norm_max_abs",
+        "1",
+        "Largest absolute advantage after normalization.",
+        healthy=(0.0, 100.0),
+        aggregate="max",
+    )
+    explained_variance: float = metric(
+        "train/explained_variance",
+        "1",
+        "Share of the variance of returns that the acting pass's values explain.",
+        better="higher",
+    )
+    learning_rate: float = metric(
+        "train/learning_rate", "1", "Learning rate of this cycle's steps.", aggregate="last"
+    )
+    clip_range: float = metric("train/clip_range", "1", "Clip range in use.", aggregate="last")
+    entropy_coefficient: float = metric(
+        "train/ent_coef", "1", "Entropy coefficient in use.", aggregate="last"
+    )
+    value_coefficient: float = metric(
+        "train/vf_coef", "1", "Value coefficient in use.", aggregate="last"
+    )
+    epochs: float = metric("train/n_epochs_completed", "1", "Epochs begun.", aggregate="last")
+    stopped_early: float = metric(
+        "train/kl_early_stop", "1", "1 when the KL stop ended the epochs.", aggregate="last"
+    )

@@ -1,0 +1,206 @@
+"""Acting: T steps of N environments with one policy."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from quantail.errors import DataError
+from quantail.flow import (
+    EpisodeInfo,
+    Observation,
+    PolicyOutput,
+    PolicyState,
+    Rollout,
+    RolloutCarry,
+    ValueDistribution,
+)
+from quantail.nets.actor_critic import ActorCritic
+from quantail.rollout.environment import EnvStep, ObservationArray, VectorEnvironment
+from quantail.rollout.sequences import select_environments, stack_states
+
+OnStep = Callable[[int, PolicyOutput, Tensor, EnvStep], bool]
+"""Called after each step with its index, what the policy said, the raw actions and what the
+environments gave; False stops the rollout."""
+
+
+class StoppedError(Exception):
+    """The caller asked to stop in the middle of a rollout."""
+
+
+def start(policy: ActorCritic, env: VectorEnvironment) -> RolloutCarry:
+    """Reset the environments and return what the first rollout starts from."""
+    observations, masks = env.reset()
+    return RolloutCarry(
+        observation=to_tensor(observations),
+        state=policy.initial_state(env.n_envs),
+        episode_starts=torch.ones(env.n_envs, dtype=torch.bool),
+        returns=torch.zeros(env.n_envs),
+        lengths=torch.zeros(env.n_envs, dtype=torch.int64),
+        action_masks=None if masks is None else torch.as_tensor(masks),
+    )
+
+
+@torch.no_grad()
+def collect(
+    policy: ActorCritic,
+    env: VectorEnvironment,
+    carry: RolloutCarry,
+    n_steps: int,
+    chunk_length: int,
+    generator: Generator | None = None,
+    on_step: OnStep | None = None,
+) -> tuple[Rollout, RolloutCarry]:
+    """Act for ``n_steps`` steps.
+
+    Each observation is read once: actions, log-probabilities and values of a row all come from the
+    same pass. A truncated step's final observation is valued by one more recurrent step from the
+    state after the row's observation.
+
+    Args:
+        policy: Acts and values.
+        env: N environments.
+        carry: From :func:`start` or the rollout before.
+        n_steps: T.
+        chunk_length: L; the state before every L-th row is kept.
+        generator: Draws the actions; None takes torch's global one.
+        on_step: See :data:`OnStep`.
+
+    Returns:
+        The rollout, and the carry for the next one.
+
+    Raises:
+        StoppedError: ``on_step`` returned False.
+        DataError: A truncated step came without its final observation.
+    """
+    rows: list[_Row] = []
+    chunk_states: list[PolicyState] = []
+    final_values: list[tuple[ValueDistribution, ...]] = []
+    for t in range(n_steps):
+        if t % chunk_length == 0:
+            chunk_states.append(carry.state)
+        output = policy.step(
+            carry.observation, carry.state, carry.episode_starts, carry.action_masks
+        )
+        raw = output.actions.sample(generator)
+        step = env.step(output.actions.to_env(raw).cpu().numpy())
+        if step.truncated.any():
+            final_values.append(_final_values(policy, output.state, step))
+        rows.append(_Row(carry, output, raw, step))
+        carry = _advance(carry, output, step)
+        if on_step is not None and not on_step(t, output, raw, step):
+            raise StoppedError
+    last = policy.step(carry.observation, carry.state, carry.episode_starts, carry.action_masks)
+    return _assemble(rows, chunk_states, final_values, last.values), carry
+
+
+class _Row(NamedTuple):
+    """One step as acted: what was before it, what the policy said, what came of it."""
+
+    before: RolloutCarry
+    output: PolicyOutput
+    raw: Tensor
+    step: EnvStep
+
+
+def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> RolloutCarry:
+    """Return what the next step starts from."""
+    done = torch.as_tensor(step.terminated | step.truncated)
+    return RolloutCarry(
+        observation=to_tensor(step.observations),
+        state=output.state,
+        episode_starts=done,
+        # A finished episode's sums stand until its environment's next step begins a new one.
+        returns=torch.where(carry.episode_starts, 0.0, carry.returns)
+        + torch.as_tensor(step.rewards),
+        lengths=torch.where(carry.episode_starts, 0, carry.lengths) + 1,
+        action_masks=None if step.action_masks is None else torch.as_tensor(step.action_masks),
+    )
+
+
+def _final_values(
+    policy: ActorCritic, after: PolicyState, step: EnvStep
+) -> tuple[ValueDistribution, ...]:
+    """Value the final observations of truncated environments, from the state after their row."""
+    envs = torch.as_tensor(np.flatnonzero(step.truncated))
+    if step.final_observations is None:
+        raise DataError(
+            f"{len(envs)} truncated step(s) came without a final observation (environments "
+            f"{envs.tolist()[:5]}); the environment must give the last observation of an episode "
+            "that is cut, or the value of what followed is unknown"
+        )
+    continues = torch.zeros(len(envs), dtype=torch.bool)
+    state = select_environments(after, envs)
+    return policy.step(to_tensor(step.final_observations), state, continues, None).values
+
+
+def _assemble(
+    rows: list[_Row],
+    chunk_states: list[PolicyState],
+    final_values: list[tuple[ValueDistribution, ...]],
+    last_values: tuple[ValueDistribution, ...],
+) -> Rollout:
+    """Stack the rows of a rollout along time."""
+    critics = range(len(last_values))
+    outputs = [row.output for row in rows]
+    actions = torch.stack([row.raw for row in rows])
+    laws = type(outputs[0].actions).stack([output.actions for output in outputs])
+    masks = [row.before.action_masks for row in rows if row.before.action_masks is not None]
+    return Rollout(
+        observations=_stack_observations([row.before.observation for row in rows]),
+        actions=actions,
+        policy=laws,
+        log_probs=laws.log_prob(actions),
+        values=tuple(
+            type(last_values[k]).stack([output.values[k] for output in outputs]) for k in critics
+        ),
+        last_values=last_values,
+        truncated_values=tuple(
+            type(last_values[k]).join(
+                [last_values[k].rows(slice(0, 0)), *(v[k] for v in final_values)]
+            )
+            for k in critics
+        ),
+        rewards=_stack_arrays([row.step.rewards for row in rows]),
+        terminated=_stack_arrays([row.step.terminated for row in rows]),
+        truncated=_stack_arrays([row.step.truncated for row in rows]),
+        episode_starts=torch.stack([row.before.episode_starts for row in rows]),
+        weights=_stack_arrays([row.step.weights for row in rows]),
+        action_masks=torch.stack(masks) if masks else None,
+        chunk_states=stack_states(chunk_states),
+        episodes=_ended_episodes(rows),
+    )
+
+
+def _ended_episodes(rows: list[_Row]) -> EpisodeInfo:
+    returns: list[float] = []
+    lengths: list[int] = []
+    for row in rows:
+        ended = torch.as_tensor(row.step.terminated | row.step.truncated)
+        if ended.any():
+            fresh = row.before.episode_starts
+            total = torch.where(fresh, 0.0, row.before.returns) + torch.as_tensor(row.step.rewards)
+            returns += total[ended].tolist()
+            lengths += (torch.where(fresh, 0, row.before.lengths) + 1)[ended].tolist()
+    return EpisodeInfo(tuple(returns), tuple(lengths))
+
+
+def to_tensor(observations: ObservationArray) -> Observation:
+    """Copy observations out of the environment, which may reuse its buffers."""
+    if isinstance(observations, dict):
+        return {key: torch.tensor(value) for key, value in observations.items()}
+    return torch.tensor(observations)
+
+
+def _stack_observations(observations: list[Observation]) -> Observation:
+    first = observations[0]
+    if isinstance(first, dict):
+        return {key: torch.stack([row[key] for row in observations]) for key in first}  # type: ignore[index]
+    return torch.stack(observations)  # type: ignore[arg-type]
+
+
+def _stack_arrays(arrays: list[NDArray[Any]]) -> Tensor:
+    return torch.from_numpy(np.stack(arrays))

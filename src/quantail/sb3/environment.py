@@ -1,0 +1,77 @@
+"""Stable-Baselines3's vectorized environments as the core sees environments."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from quantail.errors import DataError
+from quantail.rollout.environment import EnvStep, ObservationArray
+
+
+class SB3Environment:
+    """A ``VecEnv`` behind the core's interface.
+
+    Truncation is read from ``info["TimeLimit.truncated"]`` and the final observation from
+    ``info["terminal_observation"]``, as every ``VecEnv`` gives them. ``info["sample_weight"]``, where
+    present, weights the step. Discrete environments may offer ``action_masks()``.
+    """
+
+    def __init__(self, vec_env: VecEnv) -> None:
+        self._vec_env = vec_env
+        is_discrete = isinstance(
+            vec_env.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+        )
+        self._has_masks = is_discrete and vec_env.has_attr("action_masks")
+
+    @property
+    def n_envs(self) -> int:
+        """How many environments are stepped together."""
+        return int(self._vec_env.num_envs)
+
+    def reset(self) -> tuple[ObservationArray, NDArray[np.bool_] | None]:
+        """Start an episode in each environment."""
+        observations: Any = self._vec_env.reset()
+        return observations, self.action_masks()
+
+    def step(self, actions: NDArray[Any]) -> EnvStep:
+        """Act in all environments."""
+        observations, rewards, dones, infos = self._vec_env.step(actions)
+        truncated = np.zeros(self.n_envs, np.bool_)
+        for env in np.flatnonzero(dones):
+            truncated[env] = infos[env].get("TimeLimit.truncated", False)
+        return EnvStep(
+            observations=observations,  # type: ignore[arg-type]
+            rewards=np.asarray(rewards, np.float32),
+            terminated=np.asarray(dones, np.bool_) & ~truncated,
+            truncated=truncated,
+            final_observations=_final_observations(infos, np.flatnonzero(truncated)),
+            weights=np.array([info.get("sample_weight", 1.0) for info in infos], np.float32),
+            action_masks=self.action_masks(),
+            infos=infos,
+        )
+
+    def action_masks(self) -> NDArray[np.bool_] | None:
+        """Return which choices are allowed now, [N, choices], or None when nothing is masked."""
+        if not self._has_masks:
+            return None
+        return np.stack(self._vec_env.env_method("action_masks")).astype(np.bool_)
+
+
+def _final_observations(
+    infos: list[dict[str, Any]], envs: NDArray[np.intp]
+) -> ObservationArray | None:
+    if envs.size == 0:
+        return None
+    missing = [int(env) for env in envs if infos[env].get("terminal_observation") is None]
+    if missing:
+        raise DataError(
+            f"environment(s) {missing} were truncated without info['terminal_observation']; a cut "
+            "episode needs its last observation, or the value of what followed is unknown"
+        )
+    rows = [infos[env]["terminal_observation"] for env in envs]
+    if isinstance(rows[0], dict):
+        return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return np.stack(rows)
