@@ -118,6 +118,14 @@ def test_what_a_function_may_not_return(function, message):
         built(random_columns(50))
 
 
+def test_a_function_that_fails_is_named_with_its_bars():
+    built = feature(name="mine", warmup=0)(lambda bars: bars["klose"]).build()
+    with pytest.raises(
+        DataError, match=r"'mine' failed on 50 bar\(s\) of symbol 'AAA': KeyError: 'klose'"
+    ):
+        built(random_columns(50))
+
+
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [

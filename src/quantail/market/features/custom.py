@@ -35,6 +35,8 @@ from quantail.types import FloatArray
 ENTRY_POINTS: Final = "quantail.features"
 """Group in which an installed package announces its features."""
 
+_USUAL_FAULTS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 Argument: TypeAlias = int | float | str | bool
 FrameFunction: TypeAlias = Callable[..., Any]
 
@@ -176,8 +178,14 @@ def _values(
     arguments: Mapping[str, Argument],
     names: tuple[str, ...],
 ) -> FloatArray:
-    frame = columns.to_frame()
-    result = function(frame, **arguments)
+    try:
+        result = function(columns.to_frame(), **arguments)
+    except _USUAL_FAULTS as error:
+        raise DataError(
+            f"feature {names[0]!r} failed on {columns.n_bars} bar(s) of symbol {columns.symbol!r}: "
+            f"{type(error).__name__}: {error}. It must work on any number of bars above its "
+            "warm-up; correct it, or declare a longer warm-up."
+        ) from error
     if isinstance(result, pd.Series | pd.DataFrame) and not result.index.equals(
         pd.DatetimeIndex(columns.time, name="time").tz_localize("UTC")
     ):
