@@ -1,0 +1,52 @@
+"""How kernels are compiled: one thread, exact arithmetic, cached on disk.
+
+``helper`` functions are compiled into the ``kernel`` functions that call them; only kernels are
+called from Python and cached. Compiled names end in ``_nb``. A helper that is called once per
+account takes and returns numbers alone, in named tuples: passing an array costs two atomic
+reference counts, more than the arithmetic of most helpers. Functions that take arrays loop over all
+accounts.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_njit: Any = numba.njit  # its dispatcher types hide the function's own signature
+
+
+def helper(function: _F) -> _F:
+    """Compile ``function`` as a part of the kernels that call it."""
+    compiled: _F = _njit(error_model="numpy", fastmath=False, forceinline=True)(function)
+    return compiled
+
+
+def loop(function: _F) -> _F:
+    """Compile a part of a kernel that loops over all accounts or is called rarely."""
+    compiled: _F = _njit(error_model="numpy", fastmath=False)(function)
+    return compiled
+
+
+def kernel(function: _F) -> _F:
+    """Compile ``function`` for calls from Python and keep the machine code on disk.
+
+    Numba's cache watches the file of the kernel alone, but helpers of other files are compiled into
+    it; so the stamp of a cache entry is widened to all sources of the simulator. Without this an
+    edited helper would leave the old machine code in use.
+    """
+    dispatcher = _njit(error_model="numpy", fastmath=False, cache=True)(function)
+    entry = dispatcher._cache._cache_file
+    entry._source_stamp = (entry._source_stamp, _sources_digest())
+    compiled: _F = dispatcher
+    return compiled
+
+
+@cache
+def _sources_digest() -> str:
+    folder = Path(__file__).parent
+    files = sorted([*folder.glob("*.py"), *folder.glob("rewards/*.py")])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -1,0 +1,123 @@
+"""Episodes: which symbol, which start, how long."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt
+
+from quantail.config_class import config
+from quantail.errors import ConfigError, ConfigProblem, DataError
+from quantail.market.bars import Bars
+from quantail.types import FloatArray, IntArray
+
+# columns of the episode table [S, 3]
+FIRST_ROW, LAST_START, LAST_BAR = 0, 1, 2
+
+
+@config
+class EpisodeConfig:
+    """How episodes are cut out of the window of each symbol."""
+
+    length: Annotated[int, Ge(1)] | None = 256
+    """Steps of an episode; null runs to the end of the window."""
+    start: Literal["random", "first"] = "random"
+    """Start anywhere that leaves room for the episode, or at the first usable bar."""
+    warmup: Annotated[int, Ge(0)] = 0
+    """Bars at the beginning of a window that are seen but not traded."""
+    symbols: Literal["sampled", "dealt"] = "sampled"
+    """Draw a symbol for each episode, or give env i symbol i modulo their number for good."""
+    weights: Mapping[str, Annotated[float, Gt(0)]] | None = None
+    """Weights of the symbols when they are sampled; equal by default."""
+
+    def check(self) -> None:
+        """Refuse weights that nothing reads."""
+        if self.weights is not None and self.symbols == "dealt":
+            problem = "has no effect with episodes.symbols 'dealt'; remove it"
+            raise ConfigError([ConfigProblem("weights", problem)])
+        bad = [name for name, weight in (self.weights or {}).items() if not weight > 0]
+        if bad:
+            problem = f"must be greater than 0 for every symbol; {bad[0]!r} is not. Remove it"
+            raise ConfigError([ConfigProblem("weights", problem)])
+
+
+def symbol_windows(bars: Bars, windows: Mapping[str, slice] | None) -> dict[str, slice]:
+    """Return the rows that may be used, by symbol; all rows of all symbols by default.
+
+    Raises:
+        DataError: For a window that is empty or reaches outside its symbol.
+    """
+    if windows is None:
+        return {symbol: bars.rows(symbol) for symbol in bars.symbols}
+    if not windows:
+        raise DataError(
+            "windows names no symbol; at least one is needed. Leave it out for all rows."
+        )
+    for symbol, window in windows.items():
+        rows = bars.rows(symbol)
+        if not isinstance(window.start, int) or not isinstance(window.stop, int):
+            raise DataError(
+                f"window of {symbol} must have a start and a stop row; was {window}. Rows of this "
+                f"symbol are {rows.start} to {rows.stop}."
+            )
+        if not rows.start <= window.start <= window.stop <= rows.stop:
+            raise DataError(
+                f"window of {symbol} must lie in rows {rows.start} to {rows.stop}; was "
+                f"{window.start} to {window.stop}. Count rows over all symbols, as Bars.rows does."
+            )
+        if window.start == window.stop:
+            raise DataError(
+                f"window of {symbol} is empty (rows {window.start} to {window.stop}). Choose a "
+                "window with bars, or leave the symbol out."
+            )
+    return dict(windows)
+
+
+def episode_table(
+    bars: Bars, windows: Mapping[str, slice], episodes: EpisodeConfig, history: int
+) -> IntArray:
+    """Return first row, last possible start and last bar of each symbol, [S, 3].
+
+    Args:
+        bars: The bars.
+        windows: Rows that may be used, by symbol.
+        episodes: How episodes are cut.
+        history: Bars of the symbol that must lie before a decision, inside the window or not.
+
+    Raises:
+        DataError: When a window is shorter than warm-up and one episode.
+    """
+    length = episodes.length or 1
+    table = np.zeros((len(windows), 3), np.int64)
+    for index, (symbol, window) in enumerate(windows.items()):
+        first = max(window.start + episodes.warmup, bars.rows(symbol).start + history)
+        last = window.stop - 1
+        if last - first < length:
+            used = first - window.start
+            raise DataError(
+                f"window of {symbol} has {window.stop - window.start} bars; warm-up ({used}) and "
+                f"an episode ({length} steps) need {used + length + 1}. Use a longer window, a "
+                "shorter episodes.length, or a smaller warm-up, cost window or observation window."
+            )
+        last_start = first if episodes.start == "first" else last - length
+        table[index] = first, last_start, last
+    return table
+
+
+def cumulative_weights(symbols: tuple[str, ...], episodes: EpisodeConfig) -> FloatArray:
+    """Return the upper ends of the symbols' shares of [0, 1], [S]; empty when they are dealt."""
+    if episodes.symbols == "dealt":
+        return np.zeros(0)
+    weights = episodes.weights
+    if weights is None:
+        values = np.ones(len(symbols))
+    else:
+        if set(weights) != set(symbols):
+            raise ConfigError(
+                "episodes.weights must name every symbol in use once; they are "
+                f"{', '.join(symbols)}, given were {', '.join(weights)}. Correct the names."
+            )
+        values = np.array([weights[symbol] for symbol in symbols])
+    upper: FloatArray = np.cumsum(values) / values.sum()
+    upper[-1] = 1.0
+    return upper

@@ -1,0 +1,266 @@
+"""N accounts over shared bars: arrays in, arrays out, no Python work per account."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from quantail.errors import ConfigError, DataError
+from quantail.market.bars import Bars
+from quantail.sim.account_state import N_ACCOUNT_STATE
+from quantail.sim.actions import ContinuousActions, DiscreteActions, level_table
+from quantail.sim.config import SimConfig
+from quantail.sim.invariants import check_books
+from quantail.sim.kernels import N_DRAFT, reset_nb, step_nb
+from quantail.sim.market_rows import FUNDING, MarketRows, prepare_market
+from quantail.sim.parameters import pack
+from quantail.sim.random import seed_streams
+from quantail.sim.state import (
+    ALL_BLOCKED,
+    ALL_CLIPPED,
+    ALL_LIMITED,
+    ALL_STEPS,
+    AUTORESET_MODES,
+    EQUITY,
+    MARK,
+    RESTART,
+    ROW,
+    STATUS,
+    UNITS,
+    SimState,
+    StepBuffers,
+)  # fmt: skip
+from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
+
+
+class MarketSim:
+    """A batched market environment.
+
+    The accounts share bars and features and nothing else: env i of N behaves as a single env with
+    the same seed. ``step`` writes into buffers of the caller, or into ``self.out``, which the next
+    step overwrites.
+
+    Args:
+        bars: The market.
+        features: [R, F] numbers the agent sees, one row for each bar; None for none.
+        windows: Rows that episodes may use, by symbol; all rows of all symbols by default.
+        config: Account, costs, reward, episodes and the rest.
+        n_envs: Number of accounts.
+        seed: A whole number (env i uses seed + i) or one for each env.
+        autoreset: What happens when an episode ends: a new one begins in the same step, or in the
+            next one, or (``disabled``) the account rests until :meth:`reset`.
+    """
+
+    def __init__(
+        self,
+        bars: Bars,
+        features: FloatArray | Float32Array | None = None,
+        *,
+        windows: Mapping[str, slice] | None = None,
+        config: SimConfig = SimConfig(),  # noqa: B008 - frozen
+        n_envs: int = 1,
+        seed: int | Sequence[int] = 0,
+        autoreset: Literal["same_step", "next_step", "disabled"] = "same_step",
+    ) -> None:
+        if n_envs < 1:
+            raise ConfigError(f"n_envs must be at least 1; was {n_envs}.")
+        if autoreset not in AUTORESET_MODES:
+            modes = ", ".join(AUTORESET_MODES)
+            raise ConfigError(f"autoreset must be one of {modes}; was {autoreset!r}.")
+        self.config = config
+        self.n_envs = n_envs
+        self.autoreset = autoreset
+        self.market: MarketRows = prepare_market(bars, features, windows, config)
+        self.state = SimState.allocate(n_envs, config.fill.n_pending)
+        self.out = StepBuffers.allocate(n_envs, self.observation_size)
+        self._parameters = pack(config, autoreset)
+        self._levels = level_table(config.actions)
+        self._actions = np.zeros(n_envs)
+        self._draft = np.zeros((n_envs, N_DRAFT))
+        self.reset(seed)
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in one observation."""
+        seen = self.config.observation
+        return seen.window * self.market.n_features + seen.account_state * N_ACCOUNT_STATE
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        """What one agent sees."""
+        return spaces.Box(-np.inf, np.inf, (self.observation_size,), np.float32)
+
+    @property
+    def action_space(self) -> spaces.Box | spaces.Discrete:
+        """What one agent may do."""
+        if isinstance(self.config.actions, DiscreteActions):
+            return spaces.Discrete(self.config.actions.n_actions)
+        return spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def describe(self) -> str:
+        """Return the header of a run: what is booked, what is rewarded, on which market."""
+        symbols = ", ".join(self.market.symbols)
+        funding = "charged" if self.market.rows[:, FUNDING].any() else "none in the bars"
+        return f"market: {symbols}; funding {funding}\n{self.config.describe()}"
+
+    def reset(
+        self, seed: int | Sequence[int] | None = None, mask: BoolArray | None = None
+    ) -> Float32Array:
+        """Begin new episodes and return the first observations, [N, O].
+
+        Args:
+            seed: Starts the random streams anew, as in the constructor; None goes on with them.
+            mask: [N] the envs to reset; all by default.
+        """
+        chosen = np.ones(self.n_envs, np.bool_) if mask is None else self._mask(mask)
+        if seed is not None:
+            fresh = seed_streams(seed, self.n_envs)
+            self.state.streams[chosen] = fresh[chosen]
+        state, market = self.state, self.market
+        reset_nb(
+            chosen, state.values, state.counts, state.streams, state.pending, market.rows,
+            market.features, market.table, market.weights, self._parameters, self.out.observation,
+        )  # fmt: skip
+        return self.out.observation
+
+    def restart(self, mask: BoolArray) -> None:
+        """Let the next step begin new episodes in some envs, for a watchdog or a curriculum.
+
+        That step is no transition: it gives reward 0, ``truncated`` with the last observation of
+        the old episode, and sample weight 0, so nothing is learned from it.
+        """
+        self.state.counts[self._mask(mask), STATUS] = RESTART
+
+    def step(self, actions: NDArray[Any], out: StepBuffers | None = None) -> StepBuffers:
+        """Step every account once.
+
+        Args:
+            actions: [N] or [N, 1] target positions in [-1, 1], or [N] whole numbers when discrete.
+            out: Buffers to write into; ``self.out`` by default.
+
+        Raises:
+            ConfigError: For actions of a wrong shape or outside the space; nothing then changed.
+            AccountingError: In debug mode, when the books of an account do not balance.
+        """
+        out = self.out if out is None else out
+        self._read_actions(actions)
+        state, market = self.state, self.market
+        bad = step_nb(
+            self._actions, self._levels, state.values, state.counts, state.streams, state.pending,
+            market.rows, market.features, market.table, market.weights, self._parameters,
+            self._draft, out.observation, out.final_observation, out.reward, out.terminated,
+            out.truncated,
+            out.sample_weight, out.end_reason, out.record, out.episode,
+        )  # fmt: skip
+        if bad >= 0:
+            raise ConfigError(self._outside(bad))
+        if self.config.debug:
+            check_books(state, out, self.config)
+        return out
+
+    def _read_actions(self, actions: NDArray[Any]) -> None:
+        given = np.asarray(actions)
+        if given.shape not in {(self.n_envs,), (self.n_envs, 1)}:
+            raise ConfigError(
+                f"actions must have shape [{self.n_envs}] or [{self.n_envs}, 1], one for each env; "
+                f"was {list(given.shape)}."
+            )
+        allowed = "iu" if len(self._levels) else "fiu"
+        if given.dtype.kind not in allowed:
+            kind = "whole numbers" if len(self._levels) else "numbers"
+            raise ConfigError(f"actions must be {kind}; were of type {given.dtype}.")
+        self._actions[:] = given.reshape(self.n_envs)
+
+    def _outside(self, env: int) -> str:
+        value = float(self._actions[env])
+        if isinstance(self.config.actions, ContinuousActions):
+            return (
+                f"action of env {env} must lie in [-1, 1]; was {value!r}. Clip it before the call, "
+                "or set actions.out_of_range to 'clip', which counts; NaN is refused in any case."
+            )
+        count = self.config.actions.n_actions
+        return f"action of env {env} must be a whole number from 0 to {count - 1}; was {value:g}."
+
+    def _mask(self, mask: BoolArray) -> BoolArray:
+        given = np.asarray(mask)
+        if given.shape != (self.n_envs,) or given.dtype != np.bool_:
+            raise ConfigError(
+                f"mask must be {self.n_envs} booleans, one for each env; was {given.dtype} "
+                f"{list(given.shape)}."
+            )
+        return given
+
+    def action_masks(self) -> BoolArray:
+        """Return which discrete actions make sense now, [N, actions].
+
+        Where a fill is known to be impossible and the policy is ``block``, only hold is left;
+        without a hold action, the level nearest to the position.
+        """
+        actions = self.config.actions
+        if not isinstance(actions, DiscreteActions):
+            raise ConfigError("action masks need actions.kind 'discrete'; it is 'continuous'.")
+        masks = np.ones((self.n_envs, actions.n_actions), np.bool_)
+        if self.config.no_trade.policy == "ignore":
+            return masks
+        held = np.flatnonzero(self.market.foreseen_block[self.state.counts[:, ROW]])
+        masks[held] = False
+        if actions.hold:
+            masks[held, -1] = True
+        else:
+            v = self.state.values[held]
+            position = v[:, UNITS] * v[:, MARK] / (v[:, EQUITY] * self.config.account.max_leverage)
+            distance = np.abs(np.array(actions.levels) - position[:, None])
+            masks[held, distance.argmin(axis=1)] = True
+        return masks
+
+    def counters(self) -> dict[str, int]:
+        """Return how often, over the life of all envs, something was not done as asked."""
+        columns = {"steps": ALL_STEPS, "clipped_actions": ALL_CLIPPED, "blocked": ALL_BLOCKED,
+                   "limited_trades": ALL_LIMITED}  # fmt: skip
+        return {name: int(self.state.counts[:, c].sum()) for name, c in columns.items()}
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return a copy of everything that decides how the envs go on."""
+        state = self.state
+        return {
+            "layout": self._layout(),
+            "values": state.values.copy(),
+            "counts": state.counts.copy(),
+            "streams": state.streams.copy(),
+            "pending": state.pending.copy(),
+        }
+
+    def set_state(self, saved: Mapping[str, NDArray[Any]]) -> Float32Array:
+        """Go on from a saved state; return the observations at that point, [N, O].
+
+        Raises:
+            DataError: When the state was taken from another number of envs, features, bars,
+                symbols, or another delay.
+        """
+        names = ("layout", "values", "counts", "streams", "pending")
+        missing = [name for name in names if name not in saved]
+        if missing:
+            raise DataError(
+                f"saved state lacks {', '.join(missing)}; give what get_state returned."
+            )
+        ours = self._layout()
+        for name, was, now in zip(_LAYOUT, saved["layout"], ours, strict=True):
+            if was != now:
+                raise DataError(
+                    f"saved state has {was} {name}; this simulator has {now}. Build the simulator "
+                    "with the data and configuration of the saved one."
+                )
+        for name in names[1:]:
+            getattr(self.state, name)[...] = saved[name]
+        return self.reset(mask=np.zeros(self.n_envs, np.bool_))
+
+    def _layout(self) -> IntArray:
+        market = self.market
+        sizes = (self.n_envs, market.n_features, len(market.rows), len(market.symbols),
+                 self.state.pending.shape[1], self.observation_size)  # fmt: skip
+        return np.array(sizes, np.int64)
+
+
+_LAYOUT = ("envs", "features", "bars", "symbols", "pending orders", "numbers in an observation")
