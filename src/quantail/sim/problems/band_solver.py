@@ -23,6 +23,7 @@ References:
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class Boundary:
             return 0.0
         n_panels = max(2, math.ceil((high - low) / max(sd, 0.05)))
         edges = np.linspace(low, high, n_panels + 1)
-        x, weight = np.polynomial.legendre.leggauss(10)
+        x, weight = _gauss_legendre(10)
         half = 0.5 * np.diff(edges)[:, None]
         p = (edges[:-1, None] + half * (1.0 + x)).ravel()
         total = (half * weight).ravel()
@@ -76,19 +77,29 @@ class Boundary:
         return self.cost * (above - below)
 
 
+@cache
+def _gauss_legendre(n_nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights on [−1, 1]; constants, so they are computed once."""
+    return np.polynomial.legendre.leggauss(n_nodes)
+
+
 def _persistence(phi: float) -> tuple[float, float]:
     """Return ρ = 1 − φ and the standard deviation of one innovation."""
     rho = 1.0 - phi
     return rho, math.sqrt(1.0 - rho * rho)
 
 
-def solve_boundary(phi: float, cost: float, offset: float = 0.0) -> Boundary:
+def solve_boundary(
+    phi: float, cost: float, offset: float = 0.0, guess: Boundary | None = None
+) -> Boundary:
     """Solve w(p) = p − offset + E[clip(w(p'), −c, c) | p] with its two boundaries w = ∓c.
 
     Policy iteration: fix the boundaries, solve the linear equation between them, move them to where
     w = ∓c. It converges quadratically.
     """
     lower = upper = offset
+    if guess is not None:
+        lower, upper = guess.lower, guess.upper
     for _ in range(_MAX_ITERATIONS):
         solved = _evaluate(phi, cost, offset, lower, upper)
         lower, upper = _crossing(solved, -cost), _crossing(solved, cost)
@@ -101,7 +112,7 @@ def _evaluate(phi: float, cost: float, offset: float, lower: float, upper: float
     """Solve the linear equation for w between fixed boundaries."""
     rho, sd = _persistence(phi)
     n_nodes = 12 + math.ceil(7.0 * (upper - lower) / sd)
-    x, weight = np.polynomial.legendre.leggauss(n_nodes)
+    x, weight = _gauss_legendre(n_nodes)
     half = 0.5 * (upper - lower)
     nodes, weights = lower + half * (1.0 + x), half * weight
     kernel = normal_pdf((nodes - rho * nodes[:, None]) / sd) / sd * weights
@@ -112,19 +123,26 @@ def _evaluate(phi: float, cost: float, offset: float, lower: float, upper: float
 
 
 def _crossing(solved: Boundary, level: float) -> float:
-    """Return p with w(p) = level.
+    """Return p with w(p) = level, by the Illinois variant of the secant method.
 
     w rises at least as fast as p, so the crossing is no farther from any p than |level − w(p)|.
     """
+
+    def gap(p: float) -> float:
+        return float(solved.worth(np.array([p]))[0]) - level
+
     start = solved.upper if level > 0.0 else solved.lower
-    gap = level - float(solved.worth(np.array([start]))[0])
-    low, high = (start, start + gap) if gap > 0.0 else (start + gap, start)
-    while high - low > 1e-13 * (1.0 + abs(low)):
-        probes = np.linspace(low, high, 34)[1:-1]
-        below = int(np.count_nonzero(solved.worth(probes) < level))
-        step = (high - low) / 33.0
-        low, high = low + below * step, low + (below + 1) * step
-    return 0.5 * (low + high)
+    near, at_near = start, gap(start)
+    far, at_far = start - at_near, gap(start - at_near)
+    while abs(near - far) > 1e-13 * (1.0 + abs(near)) and at_far != 0.0:
+        new = far - at_far * (far - near) / (at_far - at_near)
+        at_new = gap(new)
+        if at_new * at_far < 0.0:
+            near, at_near = far, at_far
+        else:
+            at_near *= 0.5
+        far, at_far = new, at_new
+    return far
 
 
 def threshold_value(phi: float, cost: float, threshold: float) -> float:
@@ -137,14 +155,14 @@ def threshold_value(phi: float, cost: float, threshold: float) -> float:
     """
     rho, sd = _persistence(phi)
     n_nodes = 12 + math.ceil(14.0 * threshold / sd)
-    x, weight = np.polynomial.legendre.leggauss(n_nodes)
+    x, weight = _gauss_legendre(n_nodes)
     nodes, weights = threshold * x, threshold * weight
     kernel = normal_pdf((nodes - rho * nodes[:, None]) / sd) / sd * weights
     entered = normal_cdf((rho * nodes - threshold) / sd)
     share = np.linalg.solve(np.eye(n_nodes) - kernel, entered)
 
     edges = np.linspace(threshold, 9.0, max(2, math.ceil((9.0 - threshold) / max(sd, 0.05))) + 1)
-    x, weight = np.polynomial.legendre.leggauss(10)
+    x, weight = _gauss_legendre(10)
     half = 0.5 * np.diff(edges)[:, None]
     p = (edges[:-1, None] + half * (1.0 + x)).ravel()
     total = (half * weight).ravel() * normal_pdf(p)
@@ -202,6 +220,14 @@ class BandSolution:
         return low, high
 
 
+def _along(phi: float, cost: float, offsets: FloatArray) -> list[Boundary]:
+    """Solve for ascending offsets, each from the one before. [n]."""
+    solved: list[Boundary] = []
+    for offset in offsets.tolist():
+        solved.append(solve_boundary(phi, cost, offset, solved[-1] if solved else None))
+    return solved
+
+
 def solve_band(phi: float, cost: float, risk: float, position_limit: float) -> BandSolution:
     """Return the band on |x| ≤ position_limit and its mean reward per step.
 
@@ -211,13 +237,12 @@ def solve_band(phi: float, cost: float, risk: float, position_limit: float) -> B
         risk: Risk aversion γ > 0.
         position_limit: Largest position; the integral over levels of the position ends there.
     """
-    positions = np.linspace(-position_limit, position_limit, 161)
-    boundaries = [solve_boundary(phi, cost, risk * float(x)) for x in positions]
-    buy_above = np.array([boundary.upper for boundary in boundaries])
+    positions = np.linspace(-position_limit, position_limit, 101)
+    buy_above = np.array([boundary.upper for boundary in _along(phi, cost, risk * positions)])
 
-    x, weight = np.polynomial.legendre.leggauss(32)
+    x, weight = _gauss_legendre(32)
     levels = 0.5 * position_limit * (1.0 + x)
-    gains = [solve_boundary(phi, cost, risk * float(z)).mean_gain() for z in levels]
+    gains = [boundary.mean_gain() for boundary in _along(phi, cost, risk * levels)]
     optimal = 2.0 * 0.5 * position_limit * float(weight @ np.array(gains))
 
     # E|p' − p| = √(2/π)·√(2φ), so x = m p earns m − γm²/2 − c·m·E|p' − p|

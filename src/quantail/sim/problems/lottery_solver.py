@@ -129,27 +129,27 @@ def fixed_plan(lotteries: Lotteries, schedule: IntArray, alpha: float) -> Lotter
     return evaluate_plan(lotteries, choices, alpha)
 
 
-def plan_for_target(
+def choices_for_target(
     lotteries: Lotteries, alpha: float, weight: float, target: float
-) -> tuple[LotteryPlan, float]:
+) -> tuple[IntArray, float]:
     """Return the best rule for E[W] + λ(b − E[(b − W)⁺]/α) at a fixed b, and that optimum."""
     totals = lotteries.totals
     utility = totals + weight * (target - np.maximum(target - totals, 0.0) / alpha)
     choices = np.zeros((lotteries.n_steps, lotteries.n_totals), dtype=np.int64)
     value = _plan_nb(lotteries.prizes, lotteries.probabilities, lotteries.lowest, utility, choices)
-    optimum = float(value[-lotteries.lowest])
-    return evaluate_plan(lotteries, choices, alpha, target), optimum
+    return choices, float(value[-lotteries.lowest])
 
 
 def best_plan(lotteries: Lotteries, alpha: float, weight: float) -> LotteryPlan:
     """Return the rule that maximizes E[W] + weight·CVaR_α(W) over all rules that see (t, W)."""
-    best, optimum = plan_for_target(lotteries, alpha, weight, 0.0)
-    for target in lotteries.totals:
-        plan, value = plan_for_target(lotteries, alpha, weight, float(target))
-        # a tie, as at weight 0, keeps the plan found first
+    best_target = 0.0
+    best, optimum = choices_for_target(lotteries, alpha, weight, best_target)
+    for target in lotteries.totals.tolist():
+        choices, value = choices_for_target(lotteries, alpha, weight, target)
+        # a tie, as at weight 0, keeps the rule found first
         if value > optimum + 1e-12 * (1.0 + abs(optimum)):
-            best, optimum = plan, value
-    return best
+            best, optimum, best_target = choices, value, target
+    return evaluate_plan(lotteries, best, alpha, best_target)
 
 
 def best_mean_above(lotteries: Lotteries, alpha: float, limit: float) -> float:
@@ -161,27 +161,33 @@ def best_mean_above(lotteries: Lotteries, alpha: float, limit: float) -> float:
     Returns:
         The largest mean, or -inf when no rule meets the limit.
     """
-    means = [_dual_value(lotteries, alpha, limit, float(b)) for b in lotteries.totals if b >= limit]
-    return max(means, default=-np.inf)
+    # b − E[(b − W)⁺]/α is at most b, so a b below the limit cannot meet it
+    targets = [target for target in lotteries.totals.tolist() if target >= limit]
+    return max((_dual(lotteries, alpha, limit, b) for b in targets), default=-np.inf)
 
 
-def _dual_value(lotteries: Lotteries, alpha: float, limit: float, target: float) -> float:
+def _dual(lotteries: Lotteries, alpha: float, limit: float, target: float) -> float:
     """Minimize the convex dual function of the constraint at fixed b by golden section."""
 
-    def dual(weight: float) -> float:
-        return plan_for_target(lotteries, alpha, weight, target)[1] - weight * limit
+    def height(weight: float) -> float:
+        return choices_for_target(lotteries, alpha, weight, target)[1] - weight * limit
 
     low, high = 0.0, 1.0
-    while dual(2.0 * high) < dual(high):
+    while height(2.0 * high) < height(high):
         high *= 2.0
         if high > 1e6:  # the dual falls for ever: the limit cannot be met with this b
             return -np.inf
     high *= 2.0
     ratio = 0.5 * (5.0**0.5 - 1.0)
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = height(left), height(right)
     while high - low > 1e-7 * (1.0 + high):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if dual(left) <= dual(right):
-            high = right
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = height(left)
         else:
-            low = left
-    return dual(0.5 * (low + high))
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = height(right)
+    return min(at_left, at_right)

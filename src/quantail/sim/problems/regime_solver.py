@@ -179,7 +179,7 @@ def average_value(drift: float, flip: float, cost: float, rate: float, threshold
     equations with a Gaussian kernel; the nodes lie in panels that end at ±k, where f jumps.
     """
     reach = drift + 7.0 * math.sqrt(rate / (2.0 - rate))
-    nodes, weights = _panels([-reach, -threshold, threshold, reach], 2.0 * rate)
+    nodes, weights = _panels([-reach, -threshold, threshold, reach], 3.0 * rate)
     n = nodes.size
     signs = np.repeat([-1.0, 1.0], n)
     e = np.tile(nodes, 2)
