@@ -29,12 +29,17 @@ class RunningMoments(nn.Module):
     mean: Tensor
     variance: Tensor
     count: Tensor
+    shift: Tensor
+    factor: Tensor
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        # What acting applies at every step, in its own precision: mean and 1/std.
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("factor", torch.ones(shape))
 
     @torch.no_grad()
     def update(self, batch: Tensor) -> None:
@@ -50,12 +55,12 @@ class RunningMoments(nn.Module):
         self.mean += delta * (count / total)
         self.variance.copy_(spread / total)
         self.count.copy_(total)
+        self.shift.copy_(self.mean)
+        self.factor.copy_((self.variance + _EPSILON).rsqrt())
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (x - mean)/std for rows [R, *shape]; the identity before the first update."""
-        shift = self.mean.to(x.dtype)
-        factor = (self.variance + _EPSILON).rsqrt().to(x.dtype)
-        return (x - shift) * factor
+        return (x - self.shift) * self.factor
 
 
 class ObservationNormalizer(nn.Module):

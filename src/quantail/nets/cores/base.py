@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor, nn
 
 from quantail.flow import CoreState
@@ -32,3 +33,14 @@ class Core(nn.Module, ABC):
         Returns:
             Outputs [L, M, output_size], and the state after the last row.
         """
+
+
+def stacked(states: list[Tensor]) -> Tensor:
+    """Return [layers, n, width] from [n, width] per layer; no copy for a single one."""
+    return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
+
+
+def gate_weights(inputs: int, units: int, gates: int) -> nn.Parameter:
+    """Return [inputs, gates * units] with one orthogonal block per gate."""
+    blocks = [nn.init.orthogonal_(torch.empty(inputs, units)) for _ in range(gates)]
+    return nn.Parameter(torch.cat(blocks, dim=1))

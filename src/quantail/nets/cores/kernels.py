@@ -78,15 +78,14 @@ def sigmoid_nb(x):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def lstm_forward_nb(t, gates, cells, hiddens, keep):  # type: ignore[no-untyped-def]
-    """Activate ``gates[t]`` [M, 4H] in place; write row t + 1 of cells and hiddens."""
-    rows, units = cells.shape[1:]
+def lstm_forward_nb(gates, keep, cell_prev, cell, hidden):  # type: ignore[no-untyped-def]
+    """Activate ``gates`` [M, 4H] in place and write the new ``cell`` and ``hidden`` [M, H]."""
+    rows, units = cell.shape
     for m in range(rows):
         # Views indexed from 0 let LLVM vectorize; it cannot see that units + j is not negative.
-        gate = gates[t, m]
+        gate = gates[m]
         i, f, g, o = gate[:units], gate[units:], gate[2 * units :], gate[3 * units :]
-        cell_prev, cell, hidden = cells[t, m], cells[t + 1, m], hiddens[t + 1, m]
-        held = keep[t, m]
+        before, after, out, held = cell_prev[m], cell[m], hidden[m], keep[m]
         for j in range(2 * units):
             gate[j] = sigmoid_nb(gate[j])
         for j in range(units):
@@ -94,34 +93,33 @@ def lstm_forward_nb(t, gates, cells, hiddens, keep):  # type: ignore[no-untyped-
         for j in range(units):
             o[j] = sigmoid_nb(o[j])
         for j in range(units):
-            cell[j] = f[j] * held * cell_prev[j] + i[j] * g[j]
+            after[j] = f[j] * held * before[j] + i[j] * g[j]
         for j in range(units):
-            hidden[j] = o[j] * tanh_nb(cell[j])
+            out[j] = o[j] * tanh_nb(after[j])
 
 
 @_compiled
-def lstm_backward_nb(t, saved, d_output, d_hidden, d_cell, d_gates):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Write ``d_gates[t]``, before activation; ``d_cell`` [M, H] moves from step t to t - 1.
+def lstm_backward_nb(step, keep_next, d_output, d_hidden, d_cell):  # type: ignore[no-untyped-def]
+    """Turn ``d_cell`` [M, H] of this step into that of the step before; write ``d_gates``.
 
-    ``d_hidden`` [M, H] is what step t + 1 hands down, before the reset of step t + 1; ``keep`` has
-    L + 1 rows, the last one all 1.
+    ``step`` is (gates, keep, cell_prev, cell, d_gates), the last [M, 4H] and before activation;
+    ``d_hidden`` [M, H] is what the step after hands down, before its reset ``keep_next`` [M].
     """
-    gates, cells, keep = saved
+    gates, keep, cell_prev, cell, d_gates = step
     rows, units = d_cell.shape
     for m in range(rows):
-        gate, d_gate = gates[t, m], d_gates[t, m]
+        gate, d_gate = gates[m], d_gates[m]
         i, f, g, o = gate[:units], gate[units:], gate[2 * units :], gate[3 * units :]
         d_i, d_f = d_gate[:units], d_gate[units:]
         d_g, d_o = d_gate[2 * units :], d_gate[3 * units :]
-        cell_prev, cell = cells[t, m], cells[t + 1, m]
-        d_y, d_h, d_c = d_output[t, m], d_hidden[m], d_cell[m]
-        held, held_next = keep[t, m], keep[t + 1, m]
+        before, after, held, held_next = cell_prev[m], cell[m], keep[m], keep_next[m]
+        d_y, d_h, d_c = d_output[m], d_hidden[m], d_cell[m]
         for j in range(units):
-            squashed = tanh_nb(cell[j])
+            squashed = tanh_nb(after[j])
             d_hj = d_y[j] + held_next * d_h[j]
             d_cj = d_c[j] + d_hj * o[j] * (_ONE - squashed * squashed)
             d_i[j] = d_cj * g[j] * i[j] * (_ONE - i[j])
-            d_f[j] = d_cj * held * cell_prev[j] * f[j] * (_ONE - f[j])
+            d_f[j] = d_cj * held * before[j] * f[j] * (_ONE - f[j])
             d_g[j] = d_cj * i[j] * (_ONE - g[j] * g[j])
             d_o[j] = d_hj * squashed * o[j] * (_ONE - o[j])
             d_c[j] = d_cj * f[j] * held

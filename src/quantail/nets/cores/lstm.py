@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quantail.config_class import config
 from quantail.flow import CoreState
-from quantail.nets.cores.base import Core
+from quantail.nets.cores.base import Core, gate_weights, stacked
 from quantail.nets.cores.lstm_layer import LstmWeights, lstm_layer
 
 
@@ -27,6 +27,25 @@ class LstmConfig:
         return LstmCore(input_size, self)
 
 
+class LstmLayer(nn.Module):
+    """Parameters of one layer."""
+
+    def __init__(self, input_size: int, units: int) -> None:
+        super().__init__()
+        self.wx = gate_weights(input_size, units, 4)
+        self.wh = gate_weights(units, units, 4)
+        bias = torch.zeros(4 * units)
+        # A forget gate that starts open carries gradients over time (Jozefowicz et al. 2015).
+        bias[units : 2 * units] = 1.0
+        self.bias = nn.Parameter(bias)
+
+    def forward(
+        self, x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return outputs [L, M, H] and the last cell [M, H]."""
+        return lstm_layer(x, hidden, cell, keep, LstmWeights(self.wx, self.wh, self.bias))
+
+
 class LstmCore(Core):
     """Stacked LSTM layers; the state is (hidden, cell), each [layers, n, H]."""
 
@@ -35,38 +54,19 @@ class LstmCore(Core):
         units = config.hidden_size
         self.output_size = units
         sizes = [input_size] + [units] * (config.layers - 1)
-        self.input_weights = nn.ParameterList(recurrent_weights(size, units, 4) for size in sizes)
-        self.hidden_weights = nn.ParameterList(recurrent_weights(units, units, 4) for _ in sizes)
-        self.biases = nn.ParameterList(_bias(units) for _ in sizes)
+        self.layers = nn.ModuleList(LstmLayer(size, units) for size in sizes)
 
     def initial_state(self, n: int) -> CoreState:
         """Return zeros."""
-        layers, units = len(self.biases), self.output_size
-        zeros = self.biases[0].new_zeros(layers, n, units)
+        zeros = next(self.parameters()).new_zeros(len(self.layers), n, self.output_size)
         return zeros, zeros.clone()
 
     def forward(self, x: Tensor, state: CoreState, starts: Tensor) -> tuple[Tensor, CoreState]:
         """Read a sequence; see :class:`Core`."""
         keep = (~starts).to(x.dtype)
-        hidden, cell = state
         hiddens, cells = [], []
-        layers = zip(self.input_weights, self.hidden_weights, self.biases, strict=True)
-        for layer, weights in enumerate(layers):
-            x, last_cell = lstm_layer(x, hidden[layer], cell[layer], keep, LstmWeights(*weights))
+        for layer, hidden, cell in zip(self.layers, *state, strict=True):
+            x, last_cell = layer(x, hidden, cell, keep)
             hiddens.append(x[-1])
             cells.append(last_cell)
-        return x, (torch.stack(hiddens), torch.stack(cells))
-
-
-def recurrent_weights(rows: int, units: int, gates: int) -> nn.Parameter:
-    """Return [rows, gates * units] with one orthogonal block per gate."""
-    return nn.Parameter(
-        torch.cat([nn.init.orthogonal_(torch.empty(rows, units)) for _ in range(gates)], dim=1)
-    )
-
-
-def _bias(units: int) -> nn.Parameter:
-    # A forget gate that starts open carries gradients over time (Jozefowicz et al. 2015).
-    bias = torch.zeros(4 * units)
-    bias[units : 2 * units] = 1.0
-    return nn.Parameter(bias)
+        return x, (stacked(hiddens), stacked(cells))

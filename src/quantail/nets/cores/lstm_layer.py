@@ -31,70 +31,6 @@ class LstmWeights(NamedTuple):
     """[4H]"""
 
 
-def _scan(
-    x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, weights: LstmWeights
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run the recurrence; return activated gates [L, M, 4H], cells and hiddens [L + 1, M, H]."""
-    length, rows, _ = x.shape
-    units = hidden.shape[-1]
-    gates = torch.addmm(weights.bias, x.reshape(length * rows, -1), weights.wx).view(
-        length, rows, 4 * units
-    )
-    cells = x.new_empty(length + 1, rows, units)
-    hiddens = x.new_empty(length + 1, rows, units)
-    cells[0], hiddens[0] = cell, hidden
-    resets = resets_at(keep)
-    arrays = gates.numpy(), cells.numpy(), hiddens.numpy(), keep.numpy()
-    for t in range(length):
-        before = hiddens[t] * keep[t].unsqueeze(1) if resets[t] else hiddens[t]
-        gates[t].addmm_(before, weights.wh)
-        lstm_forward_nb(t, *arrays)
-    return gates, cells, hiddens
-
-
-def resets_at(keep: Tensor) -> list[bool]:
-    """Say for each row of ``keep`` [L, M] whether any environment starts anew there."""
-    found: list[bool] = (keep == 0).any(dim=1).tolist()
-    return found
-
-
-class _LstmFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        hidden: Tensor,
-        cell: Tensor,
-        keep: Tensor,
-        *weights: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        gates, cells, hiddens = _scan(x, hidden, cell, keep, LstmWeights(*weights))
-        ctx.save_for_backward(x, keep, *weights, gates, cells, hiddens)
-        return hiddens[1:], cells[-1]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, d_last_cell: Tensor) -> tuple[Tensor | None, ...]:
-        x, keep, wx, wh, _, gates, cells, hiddens = ctx.saved_tensors
-        length, rows, units = d_output.shape
-        d_gates = torch.empty_like(gates)
-        d_hidden = x.new_zeros(rows, units)
-        d_cell = d_last_cell.clone()
-        ending = torch.cat([keep, keep.new_ones(1, rows)])
-        saved = gates.numpy(), cells.numpy(), ending.numpy()
-        d_arrays = [part.numpy() for part in (d_output.contiguous(), d_hidden, d_cell, d_gates)]
-        wh_t = wh.t()
-        for t in range(length - 1, -1, -1):
-            lstm_backward_nb(t, saved, *d_arrays)
-            torch.mm(d_gates[t], wh_t, out=d_hidden)
-        flat = d_gates.view(length * rows, -1)
-        d_x = (flat @ wx.t()).view_as(x) if ctx.needs_input_grad[0] else None
-        before = hiddens[:-1] * keep.unsqueeze(2)
-        d_wx = x.reshape(length * rows, -1).t() @ flat
-        d_wh = before.view(length * rows, units).t() @ flat
-        return d_x, d_hidden * keep[:1].t(), d_cell, None, d_wx, d_wh, flat.sum(0)
-
-
 def lstm_layer(
     x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, weights: LstmWeights
 ) -> tuple[Tensor, Tensor]:
@@ -118,7 +54,7 @@ def lstm_layer(
         )
         return result
     _, cells, hiddens = _scan(x, hidden, cell, keep, weights)
-    return hiddens[1:], cells[-1]
+    return hiddens, cells[-1]
 
 
 def lstm_layer_plain(
@@ -134,3 +70,71 @@ def lstm_layer_plain(
         hidden = o.sigmoid() * cell.tanh()
         outputs.append(hidden)
     return torch.stack(outputs), cell
+
+
+def _scan(
+    x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, weights: LstmWeights
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run the recurrence; return activated gates [L, M, 4H], cells and hiddens [L, M, H]."""
+    length, rows, _ = x.shape
+    units = hidden.shape[1]
+    gates = torch.addmm(weights.bias, x.reshape(length * rows, -1), weights.wx)
+    gates = gates.view(length, rows, 4 * units)
+    cells, hiddens = x.new_empty(2, length, rows, units).unbind()
+    gates_np, cells_np, hiddens_np, keep_np = (
+        part.numpy() for part in (gates, cells, hiddens, keep)
+    )
+    cell_np = cell.contiguous().numpy()
+    resets = resets_at(keep)
+    for t in range(length):
+        before = hidden * keep[t].unsqueeze(1) if resets[t] else hidden
+        gates[t].addmm_(before, weights.wh)
+        lstm_forward_nb(gates_np[t], keep_np[t], cell_np, cells_np[t], hiddens_np[t])
+        hidden, cell_np = hiddens[t], cells_np[t]
+    return gates, cells, hiddens
+
+
+def resets_at(keep: Tensor) -> list[bool]:
+    """Say for each row of ``keep`` [L, M] whether any environment starts anew there."""
+    if len(keep) == 1:
+        # Asking costs more than one needless product.
+        return [True]
+    found: list[bool] = (keep == 0).any(dim=1).tolist()
+    return found
+
+
+class _LstmFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, *weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        gates, cells, hiddens = _scan(x, hidden, cell, keep, LstmWeights(*weights))
+        ctx.save_for_backward(x, hidden, cell, keep, *weights, gates, cells, hiddens)
+        return hiddens, cells[-1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor, d_last_cell: Tensor) -> tuple[Tensor | None, ...]:
+        x, hidden, cell, keep, wx, wh, _, gates, cells, hiddens = ctx.saved_tensors
+        length, rows, units = d_output.shape
+        d_gates = torch.empty_like(gates)
+        d_hidden, d_cell = x.new_zeros(rows, units), d_last_cell.clone()
+        saved = [part.numpy() for part in (gates, keep, cells, d_gates)]
+        gates_np, keep_np, cells_np, d_gates_np = saved
+        first_np, d_output_np = cell.contiguous().numpy(), d_output.contiguous().numpy()
+        d_hidden_np, d_cell_np = d_hidden.numpy(), d_cell.numpy()
+        wh_t = wh.t()
+        for t in range(length - 1, -1, -1):
+            before = cells_np[t - 1] if t else first_np
+            step = gates_np[t], keep_np[t], before, cells_np[t], d_gates_np[t]
+            # After the last step nothing is handed down, so its reset does not matter.
+            keep_next = keep_np[min(t + 1, length - 1)]
+            lstm_backward_nb(step, keep_next, d_output_np[t], d_hidden_np, d_cell_np)
+            torch.mm(d_gates[t], wh_t, out=d_hidden)
+        flat = d_gates.view(length * rows, -1)
+        d_x = (flat @ wx.t()).view_as(x) if ctx.needs_input_grad[0] else None
+        previous = torch.cat([hidden.unsqueeze(0), hiddens[:-1]]) * keep.unsqueeze(2)
+        d_wx = x.reshape(length * rows, -1).t() @ flat
+        d_wh = previous.view(length * rows, units).t() @ flat
+        d_hidden *= keep[0].unsqueeze(1)
+        return d_x, d_hidden, d_cell, None, d_wx, d_wh, flat.sum(0)

@@ -169,9 +169,8 @@ class QuantileHead(CriticHead[QuantileValues]):
         out = self.linear(latent)
         gaps = F.softplus(out[..., 2:]) * out[..., 1:2].exp()
         normalized = out[..., :1] + gaps @ self.spread
-        scale = self.scale.std.to(latent.dtype)
-        quantiles = normalized * scale + self.scale.mean.to(latent.dtype)
-        return QuantileValues(quantiles, self.levels, self.weights, scale, self.kappa)
+        quantiles = normalized * self.scale.std + self.scale.mean
+        return QuantileValues(quantiles, self.levels, self.weights, self.scale.std, self.kappa)
 
     @torch.no_grad()
     def update_scale(self, atoms: Tensor, weights: Tensor, row_weights: Tensor) -> None:

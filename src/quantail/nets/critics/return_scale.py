@@ -88,9 +88,11 @@ class ReturnScale(nn.Module):
         share = row_weights / row_weights.sum()
         self.updates += 1
         rate = self.rate / (1 - (1 - self.rate) ** int(self.updates))
-        self.mean.lerp_(share @ atoms @ weights.double(), rate)
-        self.square.lerp_(share @ atoms.square() @ weights.double(), rate)
-        self.std.copy_((self.square - self.mean**2).clamp(min=0).sqrt().clamp(_LEAST, _GREATEST))
+        # New tensors, not changes in place: laws of earlier passes hold on to the old scale.
+        self.mean = self.mean.lerp(share @ atoms @ weights.double(), rate)
+        self.square = self.square.lerp(share @ atoms.square() @ weights.double(), rate)
+        variance = (self.square - self.mean.square()).clamp(min=0)
+        self.std = variance.sqrt().clamp(_LEAST, _GREATEST)
         return ScaleChange(*old, float(self.mean), float(self.std))
 
 

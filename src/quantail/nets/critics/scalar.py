@@ -88,9 +88,8 @@ class ScalarHead(CriticHead[ScalarValues]):
 
     def forward(self, latent: Tensor) -> ScalarValues:
         """Return μ + σ (w h + b)."""
-        scale = self.scale.std.to(latent.dtype)
-        values = self.linear(latent).squeeze(-1) * scale + self.scale.mean.to(latent.dtype)
-        return ScalarValues(values, scale)
+        values = self.linear(latent).squeeze(-1) * self.scale.std + self.scale.mean
+        return ScalarValues(values, self.scale.std)
 
     @torch.no_grad()
     def update_scale(self, atoms: Tensor, weights: Tensor, row_weights: Tensor) -> None:
