@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
-from annotated_types import Ge, Gt, MinLen
+from annotated_types import Ge, MinLen
 
 from quantail.config_class import config
 from quantail.errors import ConfigError, ConfigProblem, DataError
@@ -43,8 +43,8 @@ class CcxtSource(TableRules):
     """Instant before which bars open, ISO 8601, in UTC; given, so that runs can be repeated."""
     page: Annotated[int, Ge(1)] = 1000
     """Bars asked for in one request; exchanges may send fewer."""
-    request_seconds: Annotated[float, Gt(0)] | None = None
-    """Least time between requests; null takes what ccxt knows of the exchange's limit."""
+    pause_seconds: Annotated[float, Ge(0)] = 0.0
+    """Pause before each request, on top of the limit that ccxt knows of the exchange."""
     retries: Annotated[int, Ge(0)] = 6
     """Further tries after a network failure or a full rate limit, with growing waits."""
     base_url: str | None = None
@@ -94,6 +94,8 @@ class _Connection:
         """Fetch one page of closed bars from ``since`` on, times as epoch milliseconds."""
         source, client, library = self.source, self._open(), optional_package("ccxt")
         what = f"{source.exchange} {symbol} from {pd.Timestamp(since, unit='ms')}"
+        if source.pause_seconds:
+            self._sleep(source.pause_seconds)
         try:
             rows = with_patience(
                 lambda: client.fetch_ohlcv(symbol, source.interval, since=since, limit=source.page),
@@ -127,8 +129,6 @@ def _open_exchange(library: Any, source: CcxtSource) -> Any:
         hint = f"did you mean {', '.join(near)}?" if near else "see ccxt.exchanges for the list."
         raise DataError(f"exchange must be a name that ccxt knows; was {source.exchange!r}; {hint}")
     client = getattr(library, source.exchange)({"enableRateLimit": True})
-    if source.request_seconds is not None:
-        client.rateLimit = 1000.0 * source.request_seconds
     if source.base_url is not None:
         client.urls["api"] = _moved(client.urls["api"], source.base_url)
     if source.interval not in (client.timeframes or {}):
