@@ -123,3 +123,106 @@ def lstm_backward_nb(step, keep_next, d_output, d_hidden, d_cell):  # type: igno
             d_g[j] = d_cj * i[j] * (_ONE - g[j] * g[j])
             d_o[j] = d_hj * squashed * o[j] * (_ONE - o[j])
             d_c[j] = d_cj * f[j] * held
+
+
+@_compiled
+def gru_forward_nb(gates, recurrent, keep, hidden_prev, hidden):  # type: ignore[no-untyped-def]
+    """Turn ``gates`` [M, 3H], the input's share, into r, z, n in place; write ``hidden`` [M, H].
+
+    ``recurrent`` [M, 3H] is the share of the state before.
+    """
+    rows, units = hidden.shape
+    for m in range(rows):
+        gate, add = gates[m], recurrent[m]
+        r, z, n, add_n = gate[:units], gate[units:], gate[2 * units :], add[2 * units :]
+        before, out, held = hidden_prev[m], hidden[m], keep[m]
+        for j in range(2 * units):
+            gate[j] = sigmoid_nb(gate[j] + add[j])
+        for j in range(units):
+            n[j] = tanh_nb(n[j] + r[j] * add_n[j])
+        for j in range(units):
+            out[j] = n[j] + z[j] * (held * before[j] - n[j])
+
+
+@_compiled
+def gru_backward_nb(step, keep_next, d_output, d_hidden):  # type: ignore[no-untyped-def]
+    """Write the gradients of both shares; ``d_hidden`` [M, H] becomes the direct path's.
+
+    ``step`` is (gates, recurrent, keep, hidden_prev, d_gates, d_recurrent); ``d_hidden`` comes in
+    as what the step after hands down, before its reset ``keep_next`` [M].
+    """
+    gates, recurrent, keep, hidden_prev, d_gates, d_recurrent = step
+    rows, units = d_hidden.shape
+    for m in range(rows):
+        gate, d_gate, d_add = gates[m], d_gates[m], d_recurrent[m]
+        r, z, n, add_n = gate[:units], gate[units:], gate[2 * units :], recurrent[m, 2 * units :]
+        d_r, d_z, d_n = d_gate[:units], d_gate[units:], d_gate[2 * units :]
+        a_r, a_z, a_n = d_add[:units], d_add[units:], d_add[2 * units :]
+        before, held, held_next = hidden_prev[m], keep[m], keep_next[m]
+        d_y, d_h = d_output[m], d_hidden[m]
+        for j in range(units):
+            d_hj = d_y[j] + held_next * d_h[j]
+            d_nj = d_hj * (_ONE - z[j]) * (_ONE - n[j] * n[j])
+            d_zj = d_hj * (held * before[j] - n[j]) * z[j] * (_ONE - z[j])
+            d_rj = d_nj * add_n[j] * r[j] * (_ONE - r[j])
+            d_r[j] = d_rj
+            d_z[j] = d_zj
+            d_n[j] = d_nj
+            a_r[j] = d_rj
+            a_z[j] = d_zj
+            a_n[j] = d_nj * r[j]
+            d_h[j] = d_hj * z[j]
+
+
+@_compiled
+def lru_forward_nb(inputs, keep, decay, state, states):  # type: ignore[no-untyped-def]
+    """Write x_t = λ keep_t x_{t-1} + u_t for complex vectors stored as [real | imaginary].
+
+    ``inputs`` and ``states`` [L, M, 2H], ``decay`` [2H], ``state`` [M, 2H] before the first row.
+    """
+    length, rows, width = inputs.shape
+    units = width // 2
+    a, b = decay[:units], decay[units:]
+    for t in range(length):
+        for m in range(rows):
+            before = state[m] if t == 0 else states[t - 1, m]
+            now, u, held = states[t, m], inputs[t, m], keep[t, m]
+            re_before, im_before, re, im = before[:units], before[units:], now[:units], now[units:]
+            re_u, im_u = u[:units], u[units:]
+            for j in range(units):
+                re[j] = held * (a[j] * re_before[j] - b[j] * im_before[j]) + re_u[j]
+                im[j] = held * (b[j] * re_before[j] + a[j] * im_before[j]) + im_u[j]
+
+
+@_compiled
+def lru_backward_nb(saved, d_states, d_inputs, d_decay, d_state):  # type: ignore[no-untyped-def]
+    """Run the adjoint of :func:`lru_forward_nb` backward in time.
+
+    ``saved`` is (keep, decay, state, states). Writes ``d_inputs`` [L, M, 2H] and ``d_state``
+    [M, 2H], and adds to ``d_decay`` [2H].
+    """
+    keep, decay, state, states = saved
+    length, rows, width = d_states.shape
+    units = width // 2
+    a, b = decay[:units], decay[units:]
+    d_a, d_b = d_decay[:units], d_decay[units:]
+    for t in range(length - 1, -1, -1):
+        for m in range(rows):
+            before = state[m] if t == 0 else states[t - 1, m]
+            re_before, im_before, held = before[:units], before[units:], keep[t, m]
+            out, carry = d_inputs[t, m], d_state[m]
+            re_out, im_out, re_carry, im_carry = (
+                out[:units],
+                out[units:],
+                carry[:units],
+                carry[units:],
+            )
+            direct = d_states[t, m]
+            for j in range(width):
+                out[j] = direct[j] + carry[j]
+            for j in range(units):
+                re, im = held * re_out[j], held * im_out[j]
+                d_a[j] += re * re_before[j] + im * im_before[j]
+                d_b[j] += im * re_before[j] - re * im_before[j]
+                re_carry[j] = a[j] * re + b[j] * im
+                im_carry[j] = a[j] * im - b[j] * re
