@@ -11,7 +11,9 @@ from typing import Any, Final
 __version__: Final = version("quantail")
 
 # public name -> module that defines it
-_PUBLIC: Final[dict[str, str]] = {}
+_PUBLIC: Final[dict[str, str]] = {
+    "DistributionalPPO": "quantail.sb3.agent",
+}
 
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - the table above is the single list of names
 

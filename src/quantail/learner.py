@@ -54,7 +54,10 @@ def update(
         targets.atoms.flatten(0, 1), targets.atom_weights, rollout.weights.flatten()
     )
     length = chunk_length(
-        settings.n_steps, settings.batch_size, settings.chunk_length, policy.config.core.kind != "none"
+        settings.n_steps,
+        settings.batch_size,
+        settings.chunk_length,
+        policy.config.core.kind != "none",
     )
     steps: list[StepInfo] = []
     stopped, epochs = False, 0

@@ -1,7 +1,7 @@
 """A vectorized environment with random observations, terminations and truncations.
 
-Everything that an episode gives is drawn from its environment's own generator, so environment i does
-the same whatever N is.
+Everything that an episode gives is drawn from its environment's own generator, so environment i
+does the same whatever N is.
 """
 
 from typing import Any

@@ -28,19 +28,27 @@ environments gave; False stops the rollout."""
 
 
 class StoppedError(Exception):
-    """The caller asked to stop in the middle of a rollout."""
+    """The caller asked to stop in the middle of a rollout; ``carry`` is where acting stands."""
+
+    def __init__(self, carry: RolloutCarry) -> None:
+        super().__init__("the rollout was stopped")
+        self.carry = carry
 
 
-def start(policy: ActorCritic, env: VectorEnvironment) -> RolloutCarry:
-    """Reset the environments and return what the first rollout starts from."""
-    observations, masks = env.reset()
+def start(
+    policy: ActorCritic,
+    observations: ObservationArray,
+    action_masks: NDArray[np.bool_] | None,
+    n_envs: int,
+) -> RolloutCarry:
+    """Return what the first rollout starts from, given what the reset environments said."""
     return RolloutCarry(
         observation=to_tensor(observations),
-        state=policy.initial_state(env.n_envs),
-        episode_starts=torch.ones(env.n_envs, dtype=torch.bool),
-        returns=torch.zeros(env.n_envs),
-        lengths=torch.zeros(env.n_envs, dtype=torch.int64),
-        action_masks=None if masks is None else torch.as_tensor(masks),
+        state=policy.initial_state(n_envs),
+        episode_starts=torch.ones(n_envs, dtype=torch.bool),
+        returns=torch.zeros(n_envs),
+        lengths=torch.zeros(n_envs, dtype=torch.int64),
+        action_masks=None if action_masks is None else torch.as_tensor(action_masks),
     )
 
 
@@ -92,7 +100,7 @@ def collect(
         rows.append(_Row(carry, output, raw, step))
         carry = _advance(carry, output, step)
         if on_step is not None and not on_step(t, output, raw, step):
-            raise StoppedError
+            raise StoppedError(carry)
     last = policy.step(carry.observation, carry.state, carry.episode_starts, carry.action_masks)
     return _assemble(rows, chunk_states, final_values, last.values), carry
 

@@ -15,8 +15,8 @@ class SB3Environment:
     """A ``VecEnv`` behind the core's interface.
 
     Truncation is read from ``info["TimeLimit.truncated"]`` and the final observation from
-    ``info["terminal_observation"]``, as every ``VecEnv`` gives them. ``info["sample_weight"]``, where
-    present, weights the step. Discrete environments may offer ``action_masks()``.
+    ``info["terminal_observation"]``, as every ``VecEnv`` gives them. ``info["sample_weight"]``,
+    where present, weights the step. Discrete environments may offer ``action_masks()``.
     """
 
     def __init__(self, vec_env: VecEnv) -> None:

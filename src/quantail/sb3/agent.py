@@ -1,0 +1,307 @@
+"""``DistributionalPPO``: the learner behind the API of Stable-Baselines3."""
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
+from stable_baselines3.common.utils import FloatSchedule
+from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor
+
+from quantail.config import LearnerConfig
+from quantail.diagnostics.metrics import update_metrics
+from quantail.diagnostics.schema import tagged
+from quantail.errors import ConfigError
+from quantail.flow import Coefficients, PolicyOutput, Rollout, RolloutCarry
+from quantail.learner import update
+from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig, check_value_clip
+from quantail.nets.critics import CriticConfig
+from quantail.rollout.collect import StoppedError, collect, start
+from quantail.rollout.environment import EnvStep
+from quantail.rollout.sequences import chunk_length
+from quantail.sb3.environment import SB3Environment
+from quantail.sb3.policy import (
+    CnnLstmPolicy,
+    CnnPolicy,
+    MlpLstmPolicy,
+    MlpPolicy,
+    MultiInputLstmPolicy,
+    MultiInputPolicy,
+)
+from quantail.targets.compute import TargetConfig
+from quantail.targets.twin import Twin
+
+
+class DistributionalPPO(OnPolicyAlgorithm):
+    """PPO with a critic that learns the law of returns, with memory if the policy has it.
+
+    Arguments up to ``_init_setup_model`` are those of Stable-Baselines3's PPO, in its order and
+    with its defaults; the others can be given by name only.
+
+    Args:
+        policy: ``MlpPolicy``, ``CnnPolicy``, ``MultiInputPolicy``, the same with ``Lstm`` before
+            ``Policy``, or a class.
+        env: Environment, its id, or a ``VecEnv``.
+        learning_rate: Number, or function of the progress that remains.
+        n_steps: Steps of each environment in a rollout.
+        batch_size: Rows of a minibatch.
+        n_epochs: Passes over a rollout.
+        gamma: Discount.
+        gae_lambda: Weight of sampled rewards against the critic, for advantages and targets.
+        clip_range: Of the policy ratio; number or function of the progress that remains.
+        clip_range_vf: Of the value mean, in units of the return scale; None is off.
+        normalize_advantage: Over the whole rollout.
+        ent_coef: Of the entropy bonus.
+        vf_coef: Of the critics' loss.
+        max_grad_norm: Largest gradient norm.
+        use_sde: Refused for now.
+        sde_sample_freq: Only with ``use_sde``.
+        rollout_buffer_class: Refused for now; rollouts are not padded and need no buffer.
+        rollout_buffer_kwargs: Refused for now.
+        target_kl: Stop the epochs when the KL of a minibatch exceeds 1.5 times this.
+        stats_window_size: Episodes behind ``rollout/ep_rew_mean``.
+        tensorboard_log: Folder.
+        policy_kwargs: See :class:`~quantail.sb3.policy.MlpPolicy`.
+        verbose: 0, 1 or 2.
+        seed: Of networks, actions, minibatches and environments.
+        device: Of the network; ``cpu`` is the quick one for small networks.
+        _init_setup_model: Build the network at once.
+        critic: Kind of critic; quantiles by default.
+        twin: ``min`` or ``mean`` of two critics, or ``off``.
+        critic_target: ``sr_lambda`` (the law of returns) or ``scalar`` (too narrow); ``auto`` takes
+            the law where the critic can learn it.
+        value_clip: Mode of value clipping; in place of ``clip_range_vf``.
+        chunk_length: Rows through which memory is trained; None picks one that fits.
+        microbatch_size: Rows of a part of a minibatch, to save memory.
+        refresh_states: Recompute the states before each chunk once per epoch.
+        burn_in: Rows replayed before each chunk to warm its state up.
+        dual_clip: Bound on the surrogate of rows with negative advantage.
+        normalize_advantage_per_env: Statistics of each environment by itself.
+    """
+
+    policy: MlpPolicy  # type: ignore[assignment]
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
+        "MlpPolicy": MlpPolicy,
+        "CnnPolicy": CnnPolicy,
+        "MultiInputPolicy": MultiInputPolicy,
+        "MlpLstmPolicy": MlpLstmPolicy,
+        "CnnLstmPolicy": CnnLstmPolicy,
+        "MultiInputLstmPolicy": MultiInputLstmPolicy,
+    }
+
+    def __init__(
+        self,
+        policy: str | type[MlpPolicy],
+        env: GymEnv | str | None,
+        learning_rate: float | Schedule = 3e-4,
+        n_steps: int = 2048,
+        batch_size: int = 64,
+        n_epochs: int = 10,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Schedule = 0.2,
+        clip_range_vf: float | Schedule | None = None,
+        normalize_advantage: bool = True,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        target_kl: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        critic: CriticConfig | None = None,
+        twin: Twin | None = None,
+        critic_target: Literal["auto", "sr_lambda", "scalar"] = "auto",
+        value_clip: ValueClipConfig | None = None,
+        chunk_length: int | None = None,
+        microbatch_size: int | None = None,
+        refresh_states: bool = False,
+        burn_in: int = 0,
+        dual_clip: float | None = None,
+        normalize_advantage_per_env: bool = False,
+    ) -> None:
+        if rollout_buffer_class is not None or rollout_buffer_kwargs:
+            raise ConfigError(
+                "rollout_buffer_class and its kwargs are not supported yet; leave them out"
+            )
+        if value_clip is not None and clip_range_vf is not None:
+            raise ConfigError("clip_range_vf has no effect beside value_clip; leave it out")
+        policy_kwargs = dict(policy_kwargs or {})
+        for name, value in (("critic", critic), ("twin", twin)):
+            if value is not None:
+                if name in policy_kwargs:
+                    raise ConfigError(f"{name} is given twice, also in policy_kwargs; keep one")
+                policy_kwargs[name] = value
+        super().__init__(
+            policy,  # type: ignore[arg-type]
+            env,  # type: ignore[arg-type]
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            gamma=gamma,
+            gae_lambda=gae_lambda,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            _init_setup_model=False,
+            supported_action_spaces=(
+                spaces.Box,
+                spaces.Discrete,
+                spaces.MultiDiscrete,
+                spaces.MultiBinary,
+            ),
+        )
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.clip_range = clip_range
+        self.clip_range_vf = clip_range_vf
+        self.normalize_advantage = normalize_advantage
+        self.target_kl = target_kl
+        self.learner_config = LearnerConfig(
+            n_steps=n_steps,
+            batch_size=batch_size,
+            n_epochs=n_epochs,
+            chunk_length=chunk_length,
+            microbatch_size=microbatch_size,
+            refresh_states=refresh_states,
+            burn_in=burn_in,
+            dual_clip=dual_clip,
+            max_grad_norm=max_grad_norm,
+            target_kl=target_kl,
+            targets=TargetConfig(
+                gamma=gamma,
+                gae_lambda=gae_lambda,
+                critic_target=critic_target,
+                normalize_advantage=normalize_advantage,
+                normalize_advantage_per_env=normalize_advantage_per_env,
+            ),
+            value_clip=value_clip or (NoClip() if clip_range_vf is None else MeanClip()),
+        )
+        self._carry: RolloutCarry | None = None
+        self._rollout: Rollout | None = None
+        if _init_setup_model:
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.clip_range = FloatSchedule(self.clip_range)
+        if self.clip_range_vf is not None:
+            self.clip_range_vf = FloatSchedule(self.clip_range_vf)
+        check_value_clip(self.learner_config.value_clip, self.policy.net.config.critic.kind)
+        self._length = chunk_length(
+            self.n_steps,
+            self.batch_size,
+            self.learner_config.chunk_length,
+            self.policy.net.config.core.kind != "none",
+        )
+        self._generator = torch.Generator()
+        if self.seed is None:
+            self._generator.seed()
+        else:
+            self._generator.manual_seed(self.seed)
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        before = self._last_obs
+        prepared = super()._setup_learn(*args, **kwargs)
+        if self._last_obs is not before:
+            self._carry = None
+        return prepared
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+    ) -> bool:
+        """Act for ``n_rollout_steps`` steps; False when a callback asked to stop."""
+        self.policy.set_training_mode(False)
+        environment = SB3Environment(env)
+        if self._carry is None:
+            assert self._last_obs is not None
+            masks = environment.action_masks()
+            self._carry = start(self.policy.net, self._last_obs, masks, env.num_envs)
+        callback.on_rollout_start()
+
+        def on_step(step: int, output: PolicyOutput, raw: Tensor, result: EnvStep) -> bool:
+            self.num_timesteps += env.num_envs
+            done = result.terminated | result.truncated
+            self._last_obs, self._last_episode_starts = result.observations, done
+            callback.update_locals(
+                {
+                    "self": self,
+                    "env": env,
+                    "n_steps": step,
+                    "n_rollout_steps": n_rollout_steps,
+                    "actions": raw,
+                    "new_obs": result.observations,
+                    "rewards": result.rewards,
+                    "dones": done,
+                    "infos": result.infos,
+                }
+            )
+            if not callback.on_step():
+                return False
+            self._update_info_buffer(result.infos, done)  # type: ignore[arg-type]
+            return True
+
+        try:
+            self._rollout, self._carry = collect(
+                self.policy.net,
+                environment,
+                self._carry,
+                n_rollout_steps,
+                self._length,
+                self._generator,
+                on_step,
+            )
+        except StoppedError as stopped:
+            self._carry = stopped.carry
+            return False
+        callback.update_locals({"rollout": self._rollout})
+        callback.on_rollout_end()
+        return True
+
+    def train(self) -> None:
+        """Learn from the latest rollout."""
+        assert self._rollout is not None
+        self.policy.set_training_mode(True)
+        progress = self._current_progress_remaining
+        settings = self.learner_config
+        if self.clip_range_vf is not None:
+            settings = replace(settings, value_clip=MeanClip(range=self.clip_range_vf(progress)))  # type: ignore[operator]
+        now = Coefficients(
+            learning_rate=self.lr_schedule(progress),
+            clip_range=self.clip_range(progress),  # type: ignore[operator]
+            entropy=self.ent_coef,
+            value=self.vf_coef,
+        )
+        result = update(
+            self.policy.net, self.policy.optimizer, self._rollout, settings, now, self._generator
+        )
+        self._rollout = None
+        self._n_updates += result.epochs
+        for tag, value in tagged(update_metrics(result)).items():
+            self.logger.record(tag, value)
