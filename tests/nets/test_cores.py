@@ -40,7 +40,10 @@ def lstm_case(dtype: torch.dtype) -> tuple[tuple[Tensor, ...], LstmWeights]:
 
 def gru_case(dtype: torch.dtype) -> tuple[tuple[Tensor, ...], GruWeights]:
     torch.manual_seed(2)
-    x, hidden = torch.randn(LENGTH, ROWS, INPUTS, dtype=dtype), torch.randn(ROWS, UNITS, dtype=dtype)
+    x, hidden = (
+        torch.randn(LENGTH, ROWS, INPUTS, dtype=dtype),
+        torch.randn(ROWS, UNITS, dtype=dtype),
+    )
     keep = (~starts_inside()).to(dtype)
     shapes = (INPUTS, 3 * UNITS), (UNITS, 3 * UNITS), (3 * UNITS,), (3 * UNITS,)
     return (x, hidden, keep), GruWeights(*(torch.randn(*s, dtype=dtype) for s in shapes))
@@ -82,7 +85,9 @@ def test_gradients_of_the_lru_scan_match_finite_differences():
 
 def test_float32_kernels_agree_with_plain_torch():
     case, weights = lstm_case(torch.float32)
-    for own, plain in zip(lstm_layer(*case, weights), lstm_layer_plain(*case, weights), strict=True):
+    for own, plain in zip(
+        lstm_layer(*case, weights), lstm_layer_plain(*case, weights), strict=True
+    ):
         torch.testing.assert_close(own, plain, rtol=0, atol=2e-6)
     case, weights = gru_case(torch.float32)
     torch.testing.assert_close(

@@ -1,6 +1,6 @@
 """Running mean and deviation of returns, in whose units a critic predicts.
 
-    μ ← (1 - η_t) μ + η_t E[G],   m ← (1 - η_t) m + η_t E[G²],   σ = clip(√(m - μ²), 1e-4, 1e6)
+    μ ← (1 - η_t) μ + η_t E[G],   m ← (1 - η_t) m + η_t E[G²],   σ = clip(√(m - μ²), max(1e-4, 1e-5 |μ|), 1e6)
 
 with η_t = η / (1 - (1 - η)^t), so that the first batch sets μ and σ exactly and the average is not
 drawn toward its starting point.
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from quantail.errors import DataError
 
 _LEAST, _GREATEST = 1e-4, 1e6
+
+# Predictions are raw and in float32: a finer spread around a large mean could not be told apart.
+_LEAST_SHARE = 1e-5
 
 
 class ScaleChange(NamedTuple):
@@ -92,7 +95,8 @@ class ReturnScale(nn.Module):
         self.mean = self.mean.lerp(share @ atoms @ weights.double(), rate)
         self.square = self.square.lerp(share @ atoms.square() @ weights.double(), rate)
         variance = (self.square - self.mean.square()).clamp(min=0)
-        self.std = variance.sqrt().clamp(_LEAST, _GREATEST)
+        least = max(_LEAST, _LEAST_SHARE * abs(float(self.mean)))
+        self.std = variance.sqrt().clamp(min=least, max=max(_GREATEST, least))
         return ScaleChange(*old, float(self.mean), float(self.std))
 
 
