@@ -134,8 +134,9 @@ def trade_units_nb(
     largest_size = abs(held) if reduces else abs(gap)
     rate = trade_rate_nb(fee, half, impact, min(largest_size / price, max_units))
     room = 1.0 + side * fraction * rate
-    # A rate so high that no room is left closes the position.
+    # Where costs would eat the equity, a position is closed and neither reduced nor turned.
     size = min(abs(gap) / room, largest_size) if room > 0.0 else largest_size
+    size = max(size, abs(held)) if held * wanted < 0.0 else size
     trade = side * size / price
     if unit_step > 0.0:
         trade = whole_steps_nb(units + trade, unit_step) - units

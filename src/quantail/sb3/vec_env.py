@@ -1,0 +1,137 @@
+"""The simulator as a Stable-Baselines3 ``VecEnv``.
+
+Infos are built lazily: an env gets an entry only where its episode has ended, or for the record
+keys that were asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env.base_vec_env import (
+    VecEnv,
+    VecEnvIndices,
+    VecEnvStepReturn,
+)
+
+from quantail.errors import ConfigError
+from quantail.sim.gym_env import episode_summary
+from quantail.sim.simulator import MarketSim
+from quantail.sim.state import EPISODE, RECORD, StepBuffers
+from quantail.types import BoolArray, Float32Array
+
+_REWARD, _LENGTH = EPISODE.index("reward"), EPISODE.index("length")
+_SAMPLE_WEIGHT = "sample_weight"
+
+
+class MarketVecEnv(VecEnv):
+    """N accounts under the VecEnv interface.
+
+    The info of an env whose episode has ended holds ``terminal_observation``,
+    ``TimeLimit.truncated``, ``episode`` (reward r and length l, so no Monitor is needed) and
+    ``episode_summary``. Weights of the rows of the latest step are in :attr:`sample_weight`.
+
+    Args:
+        sim: The simulator; its autoreset must be ``same_step``.
+        info_keys: Names of the record, or ``sample_weight``, that every info shall hold in every
+            step. Building them costs a Python object per env.
+    """
+
+    def __init__(self, sim: MarketSim, info_keys: Sequence[str] = ()) -> None:
+        if sim.autoreset != "same_step":
+            raise ConfigError(
+                f"sim.autoreset must be 'same_step' for a VecEnv; was {sim.autoreset!r}. Build the "
+                "simulator with autoreset='same_step'."
+            )
+        unknown = [key for key in info_keys if key not in (*RECORD, _SAMPLE_WEIGHT)]
+        if unknown:
+            known = ", ".join((*RECORD, _SAMPLE_WEIGHT))
+            raise ConfigError(f"info_keys must be among {known}; was {unknown[0]!r}.")
+        self.sim = sim
+        self.info_keys = tuple(info_keys)
+        self._actions: NDArray[Any] = np.zeros((sim.n_envs, 1))
+        super().__init__(sim.n_envs, sim.observation_space, sim.action_space)
+
+    @property
+    def sample_weight(self) -> Float32Array:
+        """[N] weights of the rows of the latest step; 0 for a row that must not be credited."""
+        return self.sim.out.sample_weight
+
+    def reset(self) -> Float32Array:
+        """Begin episodes in all envs, with the seeds given by ``seed`` if any."""
+        given = [seed for seed in self._seeds if seed is not None]
+        observation = self.sim.reset(given or None)
+        self._reset_seeds()
+        self._reset_options()
+        return observation.copy()
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Take the actions of the next step."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Step every account once."""
+        out = self.sim.step(self._actions)
+        done = out.terminated | out.truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if self.info_keys:
+            self._add_keys(infos, out)
+        for env in np.flatnonzero(done).tolist():
+            infos[env] |= self._ending(out, env)
+        return out.observation.copy(), out.reward.astype(np.float32), done, infos
+
+    def _add_keys(self, infos: list[dict[str, Any]], out: StepBuffers) -> None:
+        for key in self.info_keys:
+            column = out.sample_weight if key == _SAMPLE_WEIGHT else out.column(key)
+            for info, value in zip(infos, column.tolist(), strict=True):
+                info[key] = value
+
+    @staticmethod
+    def _ending(out: StepBuffers, env: int) -> dict[str, Any]:
+        episode = out.episode[env]
+        return {
+            "terminal_observation": out.final_observation[env].copy(),
+            "TimeLimit.truncated": bool(out.truncated[env]),
+            "episode": {"r": float(episode[_REWARD]), "l": int(episode[_LENGTH])},
+            "episode_summary": episode_summary(out, env),
+        }
+
+    def action_masks(self) -> BoolArray:
+        """Return which discrete actions make sense now, [N, actions]."""
+        return self.sim.action_masks()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Return an attribute of the simulator, the same for every env."""
+        if attr_name == "render_mode":
+            return [None for _ in self._get_indices(indices)]
+        return [getattr(self.sim, attr_name) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Refuse: the accounts share one simulator, whose parts are fixed when it is built."""
+        raise ConfigError(
+            f"{attr_name} cannot be set: the envs share one simulator. Build a new one with the "
+            "configuration you want."
+        )
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **kwargs: Any
+    ) -> list[Any]:
+        """Call a method for each env; those that one env has are ``action_masks`` only."""
+        if method_name != "action_masks":
+            raise AttributeError(
+                f"one env of a MarketVecEnv has no method {method_name!r}; call it on the "
+                "simulator (.sim), which holds all envs."
+            )
+        masks = self.sim.action_masks()
+        return [masks[env] for env in self._get_indices(indices)]
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        """No env is wrapped: there are no single envs."""
+        return [False for _ in self._get_indices(indices)]
