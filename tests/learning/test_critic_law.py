@@ -52,14 +52,15 @@ def learn(critic: Critic, *, scalar_target: bool) -> Learned:
     ends = {"terminated": none, "truncated": none, "gamma": GAMMA, "lam": LAM}
     laws: list[Law] = []
     for _ in range(ROLLOUTS):
-        law = head(latent).detach()
-        laws.append(law.rows((0, 0)))
+        law = head(latent[0, 0]).detach()
+        laws.append(law)
         rewards = torch.randn(STEPS, ENVS, generator=generator)
         if scalar_target:
-            atoms = lambda_returns(rewards, law.mean(), **ends).unsqueeze(-1)
+            atoms = lambda_returns(rewards, law.mean().expand(STEPS, ENVS), **ends).unsqueeze(-1)
             weights = torch.ones(1)
         else:
             current, weights = law.atoms(generator)
+            current = current.expand(STEPS, ENVS, -1)
             atoms = sr_lambda(rewards, current, **ends, generator=generator)
         head.update_scale(atoms.flatten(0, 1), weights, torch.ones(STEPS * ENVS))
         optimizer.zero_grad()
