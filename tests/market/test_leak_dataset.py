@@ -11,6 +11,7 @@ from quantail.market.dataset import DataConfig, prepare
 from quantail.market.features import CustomFeature, LogReturn, Rsi, TimeSinceGap, VolumeZScore
 from quantail.market.leakage import LeakCheck
 from quantail.market.pipeline import PipelineConfig
+from quantail.market.segments import Segment, Split
 from quantail.market.sources import SyntheticSource
 from quantail.market.splits import CombinatorialPurged, Fractions, WalkForward
 
@@ -100,6 +101,18 @@ def test_no_features():
     for part in ({"pipeline": PipelineConfig(scale="none")}, {"leak_check": LeakCheck(seed=1)}):
         with pytest.raises(ConfigError, match=f"{next(iter(part))}: has no effect without"):
             DataConfig(source=SOURCE, features=(), **part)
+
+
+class OverlappingSplits(Fractions):
+    """A split of the user's own making, one bar too long."""
+
+    def split(self, axis):
+        return (Split("mine", (Segment(0, 301),), (), (Segment(300, len(axis)),)),)
+
+
+def test_a_split_whose_sides_share_a_moment_is_refused():
+    with pytest.raises(DataError, match="train and test share 1 bar time"):
+        prepare(DataConfig(source=SOURCE, features=(LogReturn(),), splits=OverlappingSplits()))
 
 
 def test_a_window_inside_the_warmup_is_refused():

@@ -9,14 +9,13 @@ Five tests, on the bars the user will train on:
   read the future from elsewhere (a file, a global), which the others cannot;
 - *shared timestamps*: no moment belongs to two sides of a split.
 
-Near the start of a symbol, and in one more stretch of it, every single bar is a cut, so the first
-offending bar can be named; over the whole series cuts are sampled, for leaks with a long reach.
+Where the bars are cut is told in :mod:`quantail.market.probes`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -29,6 +28,7 @@ from quantail.errors import ConfigError, ConfigProblem, DataError
 from quantail.market.features.columns import Columns, Feature, columns_of
 from quantail.market.features.returns import log_return
 from quantail.market.perturbation import perturbed, spliced
+from quantail.market.probes import LONGEST, Probe, probes
 from quantail.market.segments import iso
 from quantail.types import BoolArray, FloatArray, IntArray
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # Rounding may differ with the length of an array; a leak is many orders of magnitude larger.
 _TOLERANCE: Final = 1e-9
-_LONGEST: Final = 20_000
-"""Bars of a symbol that the sampled cuts and the label test look at."""
 _LEADS: Final = 5
 """Bars ahead that the label test looks at."""
 _FEWEST: Final = 32
@@ -91,17 +89,6 @@ class LeakReport:
     symbols: tuple[str, ...]
     leaks: tuple[Leak, ...]
     """At most one for each column: the earliest."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """A stretch of one symbol and the bars at which it is cut."""
-
-    columns: Columns
-    offset: int
-    """Row of the stretch's first bar within the symbol."""
-    cuts: IntArray
-    """Rows of the stretch after which the future begins, rising."""
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -199,13 +186,20 @@ def refuse_shared_timestamps(bars: Bars, parts: Mapping[str, IntArray]) -> None:
 def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[Leak]:
     """The earliest leak of each column of one feature on one symbol."""
     found: dict[int, Leak] = {}
-    for probe in _probes(columns, feature.warmup, settings):
+    for probe in probes(
+        feature,
+        columns,
+        dense=settings.dense_cuts,
+        sampled=settings.sampled_cuts,
+        seed=settings.seed,
+    ):
         for k, leak in _cut_leaks(feature, probe, settings.seed):
             if k not in found or leak.row < found[k].row:
                 found[k] = leak
-        if len(found) == len(feature.names):
-            return list(found.values())
-    stretch = columns.rows(0, _LONGEST)
+        # At the start of the symbol every bar was a cut, so no other place can have an earlier one.
+        if probe.offset == 0 and len(found) == len(feature.names):
+            break
+    stretch = columns.rows(0, LONGEST)
     values = feature(stretch)
     suspects = [
         _label_leak(name, stretch, values[:, k], settings.label_correlation)
@@ -215,22 +209,7 @@ def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[L
     return [*found.values(), *(leak for leak in suspects if leak is not None)]
 
 
-def _probes(columns: Columns, warmup: int, settings: LeakCheck) -> Iterator[_Probe]:
-    """Stretches to look at: the start with every cut, another place likewise, then the whole."""
-    rng = np.random.default_rng(settings.seed)
-    n = columns.n_bars
-    length = min(n, warmup + settings.dense_cuts)
-    yield _Probe(columns.rows(0, length), 0, np.arange(warmup, length - 1))
-    if n > length:
-        start = int(rng.integers(1, n - length + 1))
-        stretch = columns.rows(start, start + length)
-        yield _Probe(stretch, start, np.arange(warmup, length - 1))
-        whole = min(n, max(_LONGEST, 2 * length))
-        cuts = rng.integers(warmup, whole - 1, size=settings.sampled_cuts)
-        yield _Probe(columns.rows(0, whole), 0, np.unique(cuts))
-
-
-def _cut_leaks(feature: Feature, probe: _Probe, seed: int) -> list[tuple[int, Leak]]:
+def _cut_leaks(feature: Feature, probe: Probe, seed: int) -> list[tuple[int, Leak]]:
     """Truncation and perturbation at every cut of a probe; stops once every column has leaked.
 
     Cuts rise, and a row that depends on a bar beyond a cut shows at every cut between the two, so
@@ -290,7 +269,7 @@ def _label_leak(name: str, columns: Columns, values: FloatArray, limit: float) -
                 f"its rank correlation with the return {lead} bar(s) later is {strength:.3f} over "
                 f"{rows.size} bars; the limit is {limit:g}"
             )
-            probe = _Probe(columns, 0, np.empty(0, dtype=np.int64))
+            probe = Probe(columns, 0, np.empty(0, dtype=np.int64))
             return _leak(name, "label-shift", probe, int(rows[0]), detail)
     return None
 
@@ -303,6 +282,6 @@ def _rank_correlation(a: FloatArray, b: FloatArray) -> float:
     return float(x @ y / size) if size > 0.0 else 0.0
 
 
-def _leak(name: str, test: str, probe: _Probe, row: int, detail: str) -> Leak:
+def _leak(name: str, test: str, probe: Probe, row: int, detail: str) -> Leak:
     columns = probe.columns
     return Leak(name, test, columns.symbol, columns.time[row], probe.offset + row, detail)
