@@ -43,7 +43,7 @@ class MlpPolicy(BasePolicy):
         action_space: Of the environment.
         lr_schedule: Progress remaining to learning rate.
         use_sde: State-dependent exploration; refused.
-        net_arch: Hidden layers: a list for both, or a dict with ``pi`` (actor) and ``vf`` (critics).
+        net_arch: Hidden layers: a list, or a dict with ``pi`` (actor) and ``vf`` (critics).
         activation_fn: Tanh, ReLU, LeakyReLU, ELU, GELU or SiLU.
         log_std_init: Logarithm of the first standard deviation of Gaussian actions.
         squash_output: Squash Gaussian actions into the box by tanh.
