@@ -40,6 +40,27 @@ def band_by_grid(phi, cost, risk):
     return gain, x[chosen[rows, 0]], x[chosen[rows, -1]]
 
 
+def fraction_band_by_grid(investor):
+    """Mean reward and band of Merton's problem with cost, by relative value iteration on a grid."""
+    grid = np.linspace(0.1, 0.9, 401)
+    shock, weight = np.polynomial.hermite_e.hermegauss(15)
+    weight = weight / weight.sum()
+    growth = investor.growth(grid[:, None], shock)
+    now = investor.utility(growth) @ weight
+    moved = grid[:, None] * investor.prices(shock) / growth
+    price = investor.cost * np.abs(grid[:, None] - grid)
+    value, gain, before = np.zeros(grid.size), 0.0, np.inf
+    while abs(gain - before) > 1e-9:
+        before = gain
+        for _ in range(20):
+            after = now + np.interp(moved, grid, value) @ weight
+            updated = (after - price).max(axis=1)
+            gain = updated[200] - value[200]
+            value = updated - updated[200]
+    chosen = grid[(after - price).argmax(axis=1)]
+    return gain, chosen[0], chosen[-1]
+
+
 def best_lottery_rule(lotteries, alpha, weight):
     """Best mean + weight·CVaR over every deterministic rule on (t, total), by trying them all."""
     reached = [{0}]

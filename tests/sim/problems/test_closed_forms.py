@@ -21,6 +21,7 @@ from quantail.sim.problems import (
 )
 from quantail.sim.problems.execution_solver import evaluate_schedule
 from quantail.sim.problems.laws import normal_cdf, normal_cvar_factor, normal_pdf
+from tests.sim.problems.slow_solvers import fraction_band_by_grid
 
 
 def test_normal_law_against_scipy():
@@ -47,7 +48,8 @@ def test_merton_fraction_maximizes_the_mean_utility(risk_aversion):
     problem = Merton(risk_aversion=risk_aversion, steps_per_year=52, max_fraction=2.5)
     best = problem.solve()
     for change in (-0.2, -0.01, 0.01, 0.2):
-        assert problem.mean_utility(best.fraction + change) < best.values["optimal"]
+        changed = problem.investor.mean_utility(best.fraction + change)
+        assert changed < best.values["optimal"]
     # utility of a step by a plain sum over the law of the shock
     z = np.linspace(-9.0, 9.0, 20001)
     growth = math.exp(0.02 / 52) + 0.7 * (
@@ -56,7 +58,24 @@ def test_merton_fraction_maximizes_the_mean_utility(risk_aversion):
     power = 1.0 - risk_aversion
     plain = np.log(growth) if power == 0.0 else (growth**power - 1.0) / power
     mean = float((norm.pdf(z) * plain).sum() / norm.pdf(z).sum())
-    assert problem.mean_utility(0.7) == pytest.approx(mean, rel=1e-9)
+    assert problem.investor.mean_utility(0.7) == pytest.approx(mean, rel=1e-9)
+
+
+def test_merton_band_agrees_with_value_iteration_on_a_grid():
+    problem = Merton(risk_aversion=3.0, cost=0.02, steps_per_year=12, max_fraction=0.9)
+    value, low, high = fraction_band_by_grid(problem.investor)
+    solution = problem.solve()
+    assert solution.values["optimal"] == pytest.approx(value, rel=1e-4)
+    assert solution.band == pytest.approx((low, high), abs=0.005)
+
+
+def test_merton_band_follows_the_cube_root_law_of_small_costs():
+    # half-width → (3/(2γ)·π²(1 − π)²·c)^(1/3) for small costs and short steps
+    problem = Merton(risk_aversion=3.0, cost=0.01)
+    low, high = problem.solve().band
+    expected = (1.5 / 3.0 * 0.25 * 0.25 * 0.01) ** (1.0 / 3.0)
+    assert 0.5 * (high - low) == pytest.approx(expected, rel=0.05)
+    assert low < 0.5 < high
 
 
 def test_merton_refuses_ruin_and_an_optimum_out_of_reach():

@@ -34,6 +34,7 @@ VARIANTS = [
     NegativeControl(reward="expected", volatility=0.3),
     HiddenRegime(drift=0.5, flip=0.05, cost=0.2, reward="expected"),
     Merton(risk_aversion=3.0, steps_per_year=12, max_fraction=1.2),
+    Merton(risk_aversion=3.0, cost=0.01, steps_per_year=12, max_fraction=1.2),
     OptimalExecution(reward="realized", n_trades=8, interval=0.5),
     GambleChain(observe_total=False),
     TMaze(length=3),
@@ -199,6 +200,49 @@ def test_episode_ends_keep_the_last_observation(problem):
 
 
 @every_kind
+def test_episodes_end_at_their_length(problem):
+    env = short(problem).build(3, seed=5)
+    env.reset()
+    length = {
+        "optimal_execution": 5,
+        "betting_game": 20,
+        "gamble_chain": 5,
+        "gaussian_weight": 12,
+        "t_maze": 11,
+        "distractor_bandit": 1,
+    }.get(problem.kind, 7)
+    rng = np.random.default_rng(9)
+    for step in range(1, 2 * length + 1):
+        result = env.step(random_actions(env, rng))
+        ended = result.terminated | result.truncated
+        assert (ended == (step % length == 0)).all()
+
+
+@every_problem
+def test_the_end_of_one_episode_leaves_the_others_alone(problem):
+    # instance 0 starts one step ahead of the others, so that it ends alone
+    rng = np.random.default_rng(10)
+    env = short(problem).build(3, seed=5)
+    env.reset()
+    early = env.get_state()
+    env.step(random_actions(env, rng))
+    late = env.get_state()
+    mixed = {key: array.copy() for key, array in early.items()}
+    for key, array in mixed.items():
+        if array.ndim:
+            array[0] = late[key][0]
+    env.set_state(mixed)
+    actions = [random_actions(env, rng) for _ in range(40)]
+    together = trace(env, actions)
+    ends = together[2] | together[3]
+    assert (ends[:, 0] != ends[:, 1]).any() or problem.kind == "distractor_bandit"
+    for start, rows in ((late, [0]), (early, [1, 2])):
+        env.set_state(start)
+        for mixed_run, own_run in zip(together, trace(env, actions), strict=True):
+            np.testing.assert_array_equal(mixed_run[:, rows], own_run[:, rows])
+
+
+@every_kind
 def test_wrong_actions_are_refused(problem):
     env = problem.build(3, seed=0)
     with pytest.raises(DataError, match=r"reset\(\) must be called before the first step"):
@@ -259,7 +303,14 @@ def test_configuration_file_refuses_what_is_out_of_range():
 
 @pytest.mark.parametrize(
     "problem",
-    [QuadraticCost(), ProportionalCost(), PositiveControl(), NegativeControl(), HiddenRegime()],
+    [
+        QuadraticCost(),
+        ProportionalCost(),
+        PositiveControl(),
+        NegativeControl(),
+        HiddenRegime(),
+        Merton(cost=0.01),
+    ],
     ids=name,
 )
 def test_cost_scale_acts_on_costs_alone(problem):

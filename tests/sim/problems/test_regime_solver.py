@@ -139,10 +139,5 @@ def test_flip_probability_stays_below_one_half():
 def test_memoryless_rule_earns_more_than_the_printed_one_in_simulation(parameters, printed):
     drift, flip, cost = parameters
     problem = HiddenRegime(drift=drift, flip=flip, cost=cost, reward="expected")
-    policies = problem.policies()
-    for policy, low in (
-        ("memoryless", printed["memoryless"] + 0.01),
-        ("average", printed["average"]),
-    ):
-        found = evaluate(problem, policies[policy], n_envs=4000, n_steps=5000, seed=31)
-        assert found.value - 3.0 * found.standard_error > low
+    found = evaluate(problem, problem.policies()["memoryless"], n_envs=2000, n_steps=2000, seed=31)
+    assert found.value - 3.0 * found.standard_error > printed["memoryless"] + 0.01

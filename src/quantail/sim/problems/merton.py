@@ -1,16 +1,5 @@
-"""Merton's problem: how much of one's wealth to hold in a risky asset.
+"""Merton's problem: set the fraction of wealth in a risky asset, once a step."""
 
-For CRRA utility with risk aversion γ and continuous trading the best fraction is
-π* = (μ − r)/(γσ²) and its certainty-equivalent rate is r + (μ − r)²/(2γσ²). Here the fraction is
-set once a step, so the gross return of a step is
-
-    G(π) = e^{r·dt} + π(S − e^{r·dt}),   S = exp((μ − σ²/2)dt + σ√dt·z),
-
-and the reward is its utility u(G) = (G^{1−γ} − 1)/(1 − γ), or log G for γ = 1. Returns are
-independent, so the fraction that is best for one step is best for the utility of final wealth too.
-"""
-
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,54 +11,39 @@ from numpy.typing import NDArray
 
 from quantail.config_class import config
 from quantail.errors import ConfigError, ConfigProblem
-from quantail.sim.problems.interface import Policy, VectorProblem, columns, unbounded_box
+from quantail.sim.problems.interface import Policy, columns, unbounded_box
+from quantail.sim.problems.merton_solver import (
+    Investor,
+    band_value,
+    continuous_solution,
+    free_fraction,
+    rebalancing_cost,
+    solve_fraction_band,
+)
+from quantail.sim.problems.trading import TradingProblem, proportional_cost
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class MertonSolution:
-    """The best fraction, for steps of the given length and in continuous time."""
+    """The best fraction or band, for steps of the given length, and the continuous one."""
 
     fraction: float
-    """Best fraction when it is set once a step."""
+    """Best fraction when it is set once a step, without cost."""
+    band: tuple[float, float]
+    """Edges between which it is best not to trade; both are ``fraction`` without cost."""
     rate: float
-    """Its certainty-equivalent rate a year."""
+    """Certainty-equivalent rate a year of the optimum."""
     continuous_fraction: float
     continuous_rate: float
+    """Without cost and with trading all the time."""
     values: dict[str, float]
-    base: str = "cash"
-
-
-def continuous_solution(
-    mean: float, riskless: float, volatility: float, risk_aversion: float
-) -> tuple[float, float]:
-    """Return π* = (μ − r)/(γσ²) and the rate r + (μ − r)²/(2γσ²)."""
-    excess, variance = mean - riskless, volatility**2
-    return (
-        excess / (risk_aversion * variance),
-        riskless + excess**2 / (2.0 * risk_aversion * variance),
-    )
-
-
-def utility(growth: FloatArray, risk_aversion: float) -> FloatArray:
-    """Return the CRRA utility of gross returns, zero at 1. [n]."""
-    if risk_aversion == 1.0:
-        return np.log(growth)
-    power = 1.0 - risk_aversion
-    return np.expm1(power * np.log(growth)) / power
-
-
-def certainty_rate(mean_utility: float, risk_aversion: float, step: float) -> float:
-    """Return the riskless rate a year whose step has the same utility."""
-    if risk_aversion == 1.0:
-        return mean_utility / step
-    power = 1.0 - risk_aversion
-    return math.log1p(power * mean_utility) / (power * step)
+    base: str
 
 
 @config
 class Merton:
-    """Set the fraction of wealth in a risky asset, once a step."""
+    """Set the fraction of wealth in a risky asset, once a step, against CRRA utility."""
 
     continuing: ClassVar[bool] = True
     maximizes_mean: ClassVar[bool] = True
@@ -82,6 +56,8 @@ class Merton:
     volatility: Annotated[float, Gt(0)] = 0.2
     """Of the risky asset, a year."""
     risk_aversion: Annotated[float, Gt(0)] = 1.0
+    cost: Annotated[float, Ge(0)] = 0.0
+    """Cost of changing the fraction by one, in units of utility (a share of wealth)."""
     steps_per_year: Annotated[int, Ge(1)] = 252
     max_fraction: Annotated[float, Gt(0)] = 3.0
     """Fraction of action 1; action -1 is the same fraction short."""
@@ -89,10 +65,8 @@ class Merton:
 
     def check(self) -> None:
         """Refuse positions that could lose everything in a step, and an optimum out of reach."""
-        worst = self._gross(
-            np.array([self.max_fraction, -self.max_fraction]), np.array([-10.0, 10.0])
-        )
-        if worst.min() <= 0.0:
+        both = np.array([self.max_fraction, -self.max_fraction])
+        if self.investor.growth(both, np.array([-10.0, 10.0])).min() <= 0.0:
             raise ConfigError(
                 [
                     ConfigProblem(
@@ -102,102 +76,107 @@ class Merton:
                     )
                 ]
             )
-        target, _ = continuous_solution(
-            self.mean, self.riskless, self.volatility, self.risk_aversion
-        )
+        target, _ = self._continuous()
         if abs(target) >= self.max_fraction:
             message = f"must exceed the optimum {abs(target):g}; was {self.max_fraction:g}"
             raise ConfigError([ConfigProblem("max_fraction", message)])
+
+    @property
+    def investor(self) -> Investor:
+        """The parameters in the form that the solver reads."""
+        return Investor(
+            mean=self.mean,
+            riskless=self.riskless,
+            volatility=self.volatility,
+            risk_aversion=self.risk_aversion,
+            step=1.0 / self.steps_per_year,
+            cost=self.cost,
+        )
 
     def build(self, n_envs: int, seed: int, first_env: int = 0) -> "MertonProblem":
         """Return N instances."""
         return MertonProblem(self, n_envs, seed, first_env)
 
     def solve(self) -> MertonSolution:
-        """Return the optimum for steps of this length, by quadrature, and the continuous one."""
-        low, high = -self.max_fraction, self.max_fraction
-        while high - low > 1e-12:
-            # the mean utility is concave in the fraction: bisect on its slope
-            middle = 0.5 * (low + high)
-            if self._slope(middle) > 0.0:
-                low = middle
-            else:
-                high = middle
-        fraction = 0.5 * (low + high)
-        continuous = continuous_solution(
-            self.mean, self.riskless, self.volatility, self.risk_aversion
-        )
-        values = {
-            "optimal": self.mean_utility(fraction),
-            "all_in": self.mean_utility(1.0),
-            "cash": self.mean_utility(0.0),
-        }
+        """Return the optimum for steps of this length and the closed form of continuous time."""
+        investor = self.investor
+        fraction = free_fraction(investor, self.max_fraction)
+        edges, best = (fraction, fraction), investor.mean_utility(fraction)
+        simple = {"all_in": investor.mean_utility(1.0), "cash": investor.mean_utility(0.0)}
+        if self.cost > 0.0:
+            turnover = rebalancing_cost(investor, fraction)
+            simple["rebalance"] = best - self.cost * turnover
+            band = solve_fraction_band(investor, self.max_fraction)
+            edges, best = (band.lower, band.upper), band_value(investor, band)
+        continuous = self._continuous()
         return MertonSolution(
             fraction=fraction,
-            rate=certainty_rate(values["optimal"], self.risk_aversion, 1.0 / self.steps_per_year),
+            band=edges,
+            rate=investor.certainty_rate(best),
             continuous_fraction=continuous[0],
             continuous_rate=continuous[1],
-            values=values,
+            values={"optimal": best} | simple,
+            base=max(simple, key=lambda name: simple[name]),
         )
 
     def policies(self) -> Mapping[str, Policy]:
-        """Return the best constant fraction, everything in the asset, and nothing in it."""
-
-        def constant(fraction: float) -> Policy:
-            action = fraction / self.max_fraction
-            return Policy.of(lambda observation: np.full((observation.shape[0], 1), action))
-
-        return {
-            "optimal": constant(self.solve().fraction),
-            "all_in": constant(1.0),
-            "cash": constant(0.0),
+        """Return the best band, everything in the asset, nothing in it, and (with cost) no band."""
+        solution = self.solve()
+        found = {
+            "optimal": self._within(*solution.band),
+            "all_in": self._within(1.0, 1.0),
+            "cash": self._within(0.0, 0.0),
         }
+        if self.cost > 0.0:
+            found["rebalance"] = self._within(solution.fraction, solution.fraction)
+        return found
 
-    def mean_utility(self, fraction: float) -> float:
-        """Return E[u(G)] of a step, by Gauss-Hermite quadrature."""
-        z, weight = np.polynomial.hermite_e.hermegauss(41)
-        growth = self._gross(np.full_like(z, fraction), z)
-        return float(weight @ utility(growth, self.risk_aversion)) / math.sqrt(2.0 * math.pi)
+    def _within(self, low: float, high: float) -> Policy:
+        def act(observation: Float32Array) -> FloatArray:
+            held = observation[:, 0].astype(np.float64)
+            return np.clip(held, low / self.max_fraction, high / self.max_fraction)[:, None]
 
-    def _slope(self, fraction: float) -> float:
-        z, weight = np.polynomial.hermite_e.hermegauss(41)
-        growth = self._gross(np.full_like(z, fraction), z)
-        excess = self._gross(np.ones_like(z), z) - self._gross(np.zeros_like(z), z)
-        return float(weight @ (growth**-self.risk_aversion * excess))
+        return Policy.of(act)
 
-    def _gross(self, fraction: FloatArray, z: FloatArray) -> FloatArray:
-        """Return the gross return of a step. [n], [n] -> [n]."""
-        step = 1.0 / self.steps_per_year
-        riskless = math.exp(self.riskless * step)
-        log_price = (self.mean - 0.5 * self.volatility**2) * step
-        price = np.exp(log_price + self.volatility * math.sqrt(step) * z)
-        return riskless + fraction * (price - riskless)
+    def _continuous(self) -> tuple[float, float]:
+        return continuous_solution(self.mean, self.riskless, self.volatility, self.risk_aversion)
 
 
-class MertonProblem(VectorProblem):
-    """N investors; the observation is the last shock to the price, which says nothing."""
+class MertonProblem(TradingProblem):
+    """N investors; the observation is (fraction held over the largest, last shock to the price).
+
+    The fraction moves with the price between two steps. It may leave the range of the actions, and
+    then has to come back.
+    """
 
     def __init__(self, config: Merton, n_envs: int, seed: int, first_env: int) -> None:
         super().__init__(
             n_envs=n_envs,
             seed=seed,
             first_env=first_env,
-            observation_space=unbounded_box(1),
+            observation_space=unbounded_box(2),
             action_space=spaces.Box(-1.0, 1.0, (1,), np.float32),
             episode_length=config.episode_length,
         )
         self._config = config
+        self._investor = config.investor
         self._arrays["shock"] = np.zeros(n_envs)
 
     def _begin(self, rows: IntArray) -> None:
+        self._arrays["position"][rows] = 0.0
         self._arrays["shock"][rows] = 0.0
 
     def _advance(self, actions: NDArray[Any]) -> tuple[FloatArray, BoolArray]:
         shock = self._noise.normal()
-        growth = self._config._gross(actions[:, 0] * self._config.max_fraction, shock)
+        held = self._arrays["position"]
+        fraction = actions[:, 0] * self._config.max_fraction
+        growth = self._investor.growth(fraction, shock)
+        reward = self._investor.utility(growth)
+        reward -= proportional_cost(self._config.cost * self.cost_scale, held, fraction)
+        held[...] = fraction * self._investor.prices(shock) / growth
         self._arrays["shock"][...] = shock
-        reward = utility(growth, self._config.risk_aversion)
         return reward, np.zeros(self.n_envs, dtype=np.bool_)
 
     def _observe(self) -> Float32Array:
-        return columns(self._arrays["shock"])
+        held = self._arrays["position"] / self._config.max_fraction
+        return columns(held, self._arrays["shock"])
