@@ -56,11 +56,7 @@ class PolicyConfig:
     """Normalized observations are held within this many deviations."""
 
     def check(self) -> None:
-        """Refuse layers without units, and settings that would have no effect."""
-        for name in ("encoder_layers", "actor_layers", "critic_layers"):
-            sizes = getattr(self, name)
-            if any(size < 1 for size in sizes):
-                raise ConfigError(f"policy.{name} must hold sizes of at least 1; was {sizes}.")
+        """Refuse settings that would have no effect."""
         if not self.share_core and self.critic_gradient_scale != 1.0:
             raise ConfigError(
                 "policy.critic_gradient_scale has no effect with policy.share_core = false; was "

@@ -28,8 +28,13 @@ class FlattenExtractor(nn.Module):
     def forward(self, observations: Observation) -> Tensor:
         """Return [rows, features_dim]."""
         if not isinstance(observations, dict):
-            return observations.flatten(1)
-        return torch.cat([observations[key].flatten(1) for key in self.keys], dim=1)
+            return _flat(observations)
+        return torch.cat([_flat(observations[key]) for key in self.keys], dim=1)
+
+
+def _flat(rows: Tensor) -> Tensor:
+    # A Box of shape () gives one number per row, which has no axis to flatten.
+    return rows.flatten(1) if rows.ndim > 1 else rows.unsqueeze(1)
 
 
 class Encoder(nn.Module):

@@ -1,6 +1,7 @@
 """Running mean and deviation of returns, in whose units a critic predicts.
 
-    μ ← (1 - η_t) μ + η_t E[G],   m ← (1 - η_t) m + η_t E[G²],   σ = clip(√(m - μ²), max(1e-4, 1e-5 |μ|), 1e6)
+    μ ← (1 - η_t) μ + η_t E[G],   m ← (1 - η_t) m + η_t E[G²],
+    σ = clip(√(m - μ²), max(1e-4, 1e-5 |μ|), 1e6)
 
 with η_t = η / (1 - (1 - η)^t), so that the first batch sets μ and σ exactly and the average is not
 drawn toward its starting point.
