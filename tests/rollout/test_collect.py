@@ -23,7 +23,7 @@ CORE = LstmConfig(hidden_size=8)
 
 @catalogue("F19", "X09", "X06")
 def test_truncation_is_valued_by_one_step_from_the_state_after_the_row() -> None:
-    """Unroll by hand: state before the row, one step over the row, one over its final observation."""
+    """Unrolled by hand: one step over the row, one more over its final observation."""
     state = acted(small(core=CORE), n_envs=4, length=1)
     policy, env, carry = state.policy, state.env, state.carry
     finals: list[NDArray[np.float32]] = []

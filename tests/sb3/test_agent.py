@@ -92,7 +92,7 @@ def test_single_observation_gives_a_single_action() -> None:
         {"normalize_advantage_per_env": True},
         {"target_kl": 0.01},
     ],
-    ids=lambda given: ",".join(given),
+    ids=",".join,
 )
 def test_every_option_trains(given: dict[str, Any]) -> None:
     model = agent(**given)
