@@ -63,9 +63,9 @@ def compute_targets(
         twin_mean(rollout.truncated_values, twin),
     )
     ends = (rollout.terminated, rollout.truncated)
-    discount = {"gamma": settings.gamma, "lam": settings.gae_lambda}
-    advantages = gae(rollout.rewards, values, following, *ends, **discount)
-    returns = lambda_returns(rollout.rewards, following, *ends, **discount)
+    gamma, lam = settings.gamma, settings.gae_lambda
+    advantages = gae(rollout.rewards, values, following, *ends, gamma=gamma, lam=lam)
+    returns = lambda_returns(rollout.rewards, following, *ends, gamma=gamma, lam=lam)
 
     law, weights = twin_atoms(rollout.values, twin, generator)
     knows_law = weights.numel() > 1
@@ -80,7 +80,9 @@ def compute_targets(
         last, _ = twin_atoms(rollout.last_values, twin, generator)
         cut, _ = twin_atoms(rollout.truncated_values, twin, generator)
         next_atoms = next_values(law, last, rollout.truncated, cut)
-        atoms = sr_lambda(rollout.rewards, next_atoms, *ends, **discount, generator=generator)
+        atoms = sr_lambda(
+            rollout.rewards, next_atoms, *ends, gamma=gamma, lam=lam, generator=generator
+        )
 
     normalized, info = normalize_advantages(
         advantages, rollout.weights, settings.normalize_advantage_per_env
