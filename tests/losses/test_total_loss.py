@@ -6,7 +6,6 @@ from torch.distributions import Normal
 
 from quantail.errors import ConfigError, DataError
 from quantail.flow import LossTerms
-from quantail.losses.entropy import entropy_loss
 from quantail.losses.policy import policy_loss, ratio_info
 from quantail.losses.reduction import weighted_mean
 from quantail.losses.total import LossWeights, total_loss
@@ -81,12 +80,16 @@ def test_entropy_lowers_the_loss() -> None:
 
 @catalogue("F08")
 def test_entropy_of_many_action_dimensions_counts_once() -> None:
-    law = Normal(torch.zeros(4, 3), torch.tensor([1.0, 2.0, 0.5]))
+    law = Normal(torch.zeros(3, 3).double(), torch.tensor([1.0, 2.0, 0.5]).double())
+    weights, zero = rows(1, 1, 1), rows(0, 0, 0)
+    info, settings = ratio_info(zero, zero, weights, 0.2), LossWeights(entropy=0.1)
     summed = law.entropy().sum(-1)
+    terms = total_loss(zero, summed, (zero,), weights, coefficients=settings, ratio=info)
     expected = sum(float(Normal(0.0, scale).entropy()) for scale in (1.0, 2.0, 0.5))
-    assert entropy_loss(summed, torch.ones(4)).item() == pytest.approx(-expected, rel=1e-6)
-    with pytest.raises(DataError, match=r"entropy must hold one number per row, shape \(4,\);"):
-        entropy_loss(law.entropy(), torch.ones(4))
+    assert terms.entropy.item() == pytest.approx(-expected, rel=1e-6)
+    assert terms.total.item() == pytest.approx(-0.1 * expected, rel=1e-6)
+    with pytest.raises(DataError, match=r"entropy must hold one number per row, shape \(3,\);"):
+        total_loss(zero, law.entropy(), (zero,), weights, coefficients=settings, ratio=info)
 
 
 def test_terms_of_another_shape_are_refused() -> None:

@@ -1,5 +1,6 @@
 """Value clipping: every mode with every critic kind, written once."""
 
+import math
 from typing import Any, get_args
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quantail.errors import ConfigError
+from quantail.losses.value import categorical_loss, project
 from quantail.losses.value_clip import (
     MeanAndVarianceClip,
     MeanClip,
@@ -18,7 +20,8 @@ from quantail.losses.value_clip import (
     check_value_clip,
     value_loss,
 )
-from quantail.nets.critics import CriticConfig, QuantileCritic
+from quantail.nets.critics import CategoricalCritic, CriticConfig, QuantileCritic
+from quantail.nets.critics.categorical import CategoricalValues
 from quantail.nets.critics.scalar import ScalarValues
 from tests.catalogue import catalogue
 
@@ -198,6 +201,40 @@ def test_each_critic_is_held_near_its_own_old_law(mode: type, critic: type) -> N
         loss = value_loss(new, old, atoms, weights, clip)
         assert torch.equal(loss.clipped, held.loss(atoms, weights))
         assert torch.equal(loss.rows, torch.maximum(loss.unclipped, loss.clipped))
+
+
+@catalogue("F25", "F22")
+@pytest.mark.parametrize("mode", [MeanClip, MeanAndVarianceClip])
+def test_both_terms_of_a_categorical_critic_have_the_same_unclipped_target(mode: type) -> None:
+    new, old = moved(CategoricalCritic, 3)
+    low, high = new.support[0], new.support[-1]
+    # Far beyond the old mean ± range, still on the grid.
+    atoms = (old.mean() + 3 * new.scale).clamp(max=high).unsqueeze(-1)
+    weights = torch.ones(1, dtype=torch.float64)
+    aim = project(atoms, weights, low, high, len(new.support))
+    assert torch.allclose(aim @ new.support, atoms.squeeze(-1))
+    loss = value_loss(new, old, atoms, weights, mode(range=0.1))
+    held = mode(range=0.1).held(new, old)
+    assert torch.allclose(loss.unclipped, categorical_loss(new.log_probs, aim))
+    assert torch.allclose(loss.clipped, categorical_loss(held.log_probs, aim))
+
+
+def test_mass_that_leaves_the_grid_is_made_up_for() -> None:
+    # All mass in the lower half of the grid must move down by more than the grid has room for.
+    support = torch.linspace(-1, 1, 11)
+    log_probs = torch.full((1, 11), -1e9)
+    log_probs[0, [1, 6]] = math.log(0.5)
+    new = CategoricalValues(log_probs.log_softmax(-1), support, torch.tensor(1.0))
+    certain = 50.0 * torch.eye(11)[1:2]
+    old = CategoricalValues(certain.log_softmax(-1), support, torch.tensor(1.0))
+    assert new.mean().item() == pytest.approx(-0.3)
+    assert old.mean().item() == pytest.approx(-0.8)
+    # Plain shifting by -0.45 would leave mass at -1 and -0.25: mean -0.625 instead of -0.75.
+    plain = new.affine(torch.tensor([-0.45]), torch.ones(1))
+    assert plain.mean().item() == pytest.approx(-0.625, abs=1e-5)
+    held = MeanClip(range=0.05).held(new, old)
+    assert held.mean().item() == pytest.approx(-0.75, abs=1e-5)
+    assert held.probs()[0, 0].item() == pytest.approx(0.5, abs=1e-5)
 
 
 @catalogue("F65")

@@ -1,6 +1,7 @@
 """Quantile, categorical and scalar distances against plain double loops."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,10 +16,12 @@ from quantail.losses.value import (
     project,
     quantile_loss,
     scalar_loss,
+    scattered_projection,
 )
 from tests.catalogue import catalogue
 from tests.reference import value_losses as reference
 
+Projection = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]
 KAPPAS = [0.0, 0.05, 0.7, 10.0]
 
 
@@ -177,11 +180,27 @@ def test_projection_conserves_mass_and_mean(atoms: list[float], count: int, low:
     assert mass[0].tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_projection_keeps_mass_on_grid_points() -> None:
+@pytest.mark.parametrize("form", [project, scattered_projection])
+def test_projection_keeps_mass_on_grid_points(form: Projection) -> None:
     # The classic loss of mass where floor(b) = ceil(b), also at both ends.
     grid = torch.linspace(-1, 1, 5)
-    mass = project(grid[:, None], torch.ones(1), torch.tensor(-1.0), torch.tensor(1.0), 5)
+    mass = form(grid[:, None], torch.ones(1), torch.tensor(-1.0), torch.tensor(1.0), 5)
     assert torch.allclose(mass, torch.eye(5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [(), (7,), (2, 3), (0,)])
+def test_both_forms_of_the_projection_agree(dtype: torch.dtype, rows: tuple[int, ...]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    atoms = 2 * torch.randn(*rows, 9, generator=draw, dtype=dtype)
+    low, high = torch.tensor(-2.0, dtype=dtype), torch.tensor(3.0, dtype=dtype)
+    for weights in (torch.rand(9, generator=draw), torch.rand(*rows, 9, generator=draw)):
+        fast, plain = (
+            form(atoms, weights.to(dtype), low, high, 6) for form in (project, scattered_projection)
+        )
+        assert fast.dtype == plain.dtype == dtype
+        assert fast.shape == plain.shape == (*rows, 6)
+        assert torch.allclose(fast, plain, atol=1e-5 if dtype == torch.float32 else 1e-12)
 
 
 def test_projection_gradient_by_finite_differences() -> None:
@@ -192,10 +211,11 @@ def test_projection_gradient_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda a, w: project(a, w, low, high, 7), (atoms, weights))
 
 
+@pytest.mark.parametrize("form", [project, scattered_projection])
 @pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
-def test_projection_never_moves_bad_atoms_to_an_end(bad: str) -> None:
+def test_projection_never_moves_bad_atoms_to_an_end(bad: str, form: Projection) -> None:
     atoms = torch.tensor([[0.0, float(bad)], [0.0, 1.0]])
-    mass = project(atoms, torch.tensor([0.5, 0.5]), torch.tensor(-1.0), torch.tensor(1.0), 3)
+    mass = form(atoms, torch.tensor([0.5, 0.5]), torch.tensor(-1.0), torch.tensor(1.0), 3)
     assert torch.isnan(mass[0]).any()
     assert mass[1].tolist() == [0, 0.5, 0.5]
 

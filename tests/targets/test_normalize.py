@@ -46,7 +46,7 @@ def test_equal_advantages_become_zero() -> None:
 @pytest.mark.parametrize("center", [0.5, 1e4])
 def test_rounding_noise_is_not_blown_up(center: float) -> None:
     noise = torch.randn(64, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    rows = center + 1e-9 * noise
+    rows = center * (1 + 1e-9 * noise)
     normalized, info = normalize_advantages(rows, torch.ones_like(rows))
     assert normalized.abs().max() < 1e-2
     assert info.degenerate

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from quantail.errors import ConfigError
 from quantail.flow import RatioInfo
-from quantail.losses.reduction import check_rows, weighted_mean
+from quantail.losses.reduction import check_rows, weighted_means
 
 LOG_RATIO_GUARD = 20.0
 """|log-ratio| beyond which the ratio is held; exp(20) is far from overflow and from any use."""
@@ -86,26 +86,40 @@ def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float
         clip_range: ε.
 
     Returns:
-        Scalars outside the graph. Rows whose log-ratio is not finite are counted and left out of
-        the other numbers, except of ``approx_kl``.
+        Scalars outside the graph. Rows whose log-ratio is not finite are counted, and left out of
+        the other numbers.
     """
-    rows, kl = log_ratio.detach(), kl.detach()
-    used = weights > 0
+    rows, dtype = log_ratio.detach(), log_ratio.dtype
     finite = torch.isfinite(rows)
-    shares = torch.where(finite, weights, 0.0)
+    bad = ~finite & (weights > 0)
+    shares = weights * finite
     rows = torch.where(finite, rows, 0.0)
-    size = torch.where(used, rows.abs(), 0.0)
+    size = rows.abs() * (weights > 0)
     ratio = guarded_ratio(rows)
-    mean = weighted_mean(rows, shares)
+    kl = torch.where(finite, kl.detach(), 0.0)
+    means = weighted_means(
+        [
+            kl,
+            ((ratio - 1).abs() > clip_range).to(dtype),
+            ratio,
+            rows,
+            rows.square(),
+            (size > LOG_RATIO_EXTREME).to(dtype),
+            (size > LOG_RATIO_GUARD).to(dtype),
+        ],
+        shares,
+    )
+    mean, square = means[3], means[4]
+    nan_count = (bad & log_ratio.isnan()).sum()
     return RatioInfo(
-        approx_kl=weighted_mean(kl, weights),
-        clip_fraction=weighted_mean(((ratio - 1).abs() > clip_range).to(rows.dtype), shares),
-        ratio_mean=weighted_mean(ratio, shares),
+        approx_kl=means[0],
+        clip_fraction=means[1],
+        ratio_mean=means[2],
         log_ratio_mean=mean,
-        log_ratio_std=weighted_mean((rows - mean).square(), shares).sqrt(),
+        log_ratio_std=(square - mean.square()).clamp(min=0.0).sqrt(),
         log_ratio_max_abs=size.max() if size.numel() else size.sum(),
-        log_ratio_extreme_fraction=weighted_mean((size > LOG_RATIO_EXTREME).to(rows.dtype), shares),
-        log_ratio_clamp_fraction=weighted_mean((size > LOG_RATIO_GUARD).to(rows.dtype), shares),
-        log_ratio_nan_count=(used & log_ratio.isnan()).sum(),
-        log_ratio_inf_count=(used & log_ratio.isinf()).sum(),
+        log_ratio_extreme_fraction=means[5],
+        log_ratio_clamp_fraction=means[6],
+        log_ratio_nan_count=nan_count,
+        log_ratio_inf_count=bad.sum() - nan_count,
     )

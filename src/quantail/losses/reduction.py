@@ -1,5 +1,7 @@
 """How rows become one number."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,10 +21,29 @@ def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
     Raises:
         DataError: shapes differ. Rows must be reduced to one number each before they come here.
     """
-    check_rows("rows", rows, weights)
-    used = weights > 0
-    total = weights.sum()
-    return torch.where(used, rows * weights, 0.0).sum() / torch.where(total > 0, total, 1.0)
+    return weighted_means([rows], weights)[0]
+
+
+def weighted_means(columns: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """Return :func:`weighted_mean` of several terms at once.
+
+    Args:
+        columns: k tensors [...], one number per row each.
+        weights: [...], at least 0.
+
+    Returns:
+        [k]; zeros when no row has weight.
+
+    Raises:
+        DataError: shapes differ.
+    """
+    for column in columns:
+        check_rows("rows", column, weights)
+    rows = torch.stack(tuple(columns)).flatten(1)
+    shares = weights.flatten()
+    total = shares.sum()
+    sums = torch.where(shares > 0, rows * shares, 0.0).sum(1)
+    return sums / torch.where(total > 0, total, 1.0)
 
 
 def check_rows(name: str, rows: Tensor, weights: Tensor) -> None:

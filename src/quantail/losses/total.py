@@ -2,15 +2,13 @@
 
 from typing import Annotated
 
-import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from quantail.config_class import config
 from quantail.errors import DataError
 from quantail.flow import LossTerms, RatioInfo
-from quantail.losses.entropy import entropy_loss
-from quantail.losses.reduction import check_rows, weighted_mean
+from quantail.losses.reduction import check_rows, weighted_means
 
 
 @config
@@ -55,9 +53,8 @@ def total_loss(
     check_rows("policy_rows", policy_rows, weights)
     for index, rows in enumerate(value_rows):
         check_rows(f"value_rows[{index}]", rows, weights)
-    policy = weighted_mean(policy_rows, weights)
-    entropy = entropy_loss(entropy_rows, weights)
-    values = tuple(weighted_mean(rows, weights) for rows in value_rows)
-    total = policy + coefficients.entropy * entropy
-    total = total + coefficients.value * torch.stack(values).mean()
-    return LossTerms(total=total, policy=policy, entropy=entropy, values=values, ratio=ratio)
+    check_rows("entropy", entropy_rows, weights)
+    means = weighted_means([policy_rows, -entropy_rows, *value_rows], weights)
+    policy, entropy, *values = means.unbind()
+    total = policy + coefficients.entropy * entropy + coefficients.value * means[2:].mean()
+    return LossTerms(total=total, policy=policy, entropy=entropy, values=tuple(values), ratio=ratio)

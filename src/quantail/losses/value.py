@@ -130,6 +130,20 @@ def project(atoms: Tensor, weights: Tensor, low: Tensor, high: Tensor, count: in
         raise ConfigError(
             f"n_atoms must be at least 2; was {count}. Use a scalar critic for a point estimate."
         )
+    in_graph = torch.is_grad_enabled() and (atoms.requires_grad or weights.requires_grad)
+    if in_graph or atoms.device.type != "cpu":
+        return scattered_projection(atoms, weights, low, high, count)
+    points = _matrix(atoms)
+    mass = np.zeros((len(points), count), points.dtype)
+    shares = _matrix(weights.to(atoms.dtype).expand(atoms.shape))
+    _project_nb(points, shares, float(low), float(high), mass)
+    return torch.from_numpy(mass).view(*atoms.shape[:-1], count)
+
+
+def scattered_projection(
+    atoms: Tensor, weights: Tensor, low: Tensor, high: Tensor, count: int
+) -> Tensor:
+    """Return :func:`project` by operations that autograd and every device know."""
     position = (atoms.clamp(low, high) - low) * ((count - 1) / (high - low))
     # The last grid point belongs to the cell before it, so no mass is lost where b is an integer.
     cell = position.detach().nan_to_num().long().clamp(0, count - 2)
@@ -252,3 +266,19 @@ def _huber_nb(quantiles, levels, atoms, weights, kappa, loss, gradient):  # type
             total += value
             gradient[r, i] = slope * share
         loss[r] = total * share
+
+
+@njit(cache=True)
+def _project_nb(atoms, weights, low, high, mass):  # type: ignore[no-untyped-def]
+    rows, count = mass.shape
+    per_unit = (count - 1) / (high - low)
+    for r in range(rows):
+        for j in range(atoms.shape[1]):
+            if not np.isfinite(atoms[r, j]):
+                mass[r, :] = np.nan
+                break
+            position = (min(max(atoms[r, j], low), high) - low) * per_unit
+            cell = min(int(position), count - 2)
+            share = weights[r, j] * (position - cell)
+            mass[r, cell] += weights[r, j] - share
+            mass[r, cell + 1] += share

@@ -16,8 +16,8 @@ def normalize_advantages(
     """Return (A - mean) / std, with weighted population statistics in float64.
 
     Statistics are those of the rollout, never of a micro-batch, so they do not depend on how the
-    rows are cut. Where std < 1e-6 max(1, max |A|), or a single row carries all the weight, the mean
-    is removed and nothing is divided: dividing would blow rounding noise up to order one.
+    rows are cut. Where std < 1e-6 max(1, max |A|), as for a single row, the mean is removed and
+    nothing is divided: dividing would blow rounding noise up to order one.
 
     Args:
         advantages: [T, N].
@@ -39,7 +39,7 @@ def normalize_advantages(
     used = shares > 0
     center, spread = _moments(rows, shares, axes)
     largest = torch.where(used, rows.abs(), 0.0).amax(axes, keepdim=True)
-    degenerate = (spread < _NOISE * largest.clamp(min=1.0)) | (used.sum(axes, keepdim=True) < 2)
+    degenerate = spread < _NOISE * largest.clamp(min=1.0)
     divisor = torch.where(degenerate, 1.0, spread)
     normalized = torch.where(used, (rows - center) / divisor, 0.0)
     mean, std = _moments(rows, shares, (0, 1))
