@@ -52,7 +52,8 @@ class ReferenceAccount:
             return share * spread.half_bps / 1e4
         if spread.kind == "recorded":
             return share * self.bars.spread[row] / 2
-        return share * (spread.minimum_bps / 1e4 + spread.coefficient * self.volatility(row, spread.window))
+        sigma = self.volatility(row, spread.window)
+        return share * (spread.minimum_bps / 1e4 + spread.coefficient * sigma)
 
     def slippage_rate(self, row: int, units: float) -> float:
         slip = self.config.costs.slippage
@@ -97,14 +98,14 @@ class ReferenceAccount:
 
     def step(self, action) -> dict:
         config, bars = self.config, self.bars
-        account = config.account
         row, arrival = self.row, self.row + 1
         mark, close = bars.close[row], bars.close[arrival]
         at_mark = config.fill.price == "close" and config.fill.delay == 0
         bar, price = (row, mark) if at_mark else (arrival, self.fill_price(arrival))
         before = self.equity(mark)
         drawdown_before = 1 - before / self.peak
-        self.book = dict.fromkeys(("fees", "spread", "slippage", "funding", "borrow", "shortfall", "traded"), 0.0)
+        names = ("fees", "spread", "slippage", "funding", "borrow", "shortfall", "traded")
+        self.book = dict.fromkeys(names, 0.0)
         self.book["price_pnl"] = self.units * (price - mark)
         blocked = bool(bars.no_trade is not None and bars.no_trade[bar])
         order = self.target(action)
@@ -139,7 +140,8 @@ class ReferenceAccount:
         costs = sum(self.book[name] for name in ("fees", "spread", "slippage", "funding", "borrow"))
         rewarded = after if config.costs_in_reward else after + costs
         position = self.units * close / after if after > 0 else 0.0
-        raw = self.reward(before, rewarded, drawdown_before, 1 - after / self.peak, position, terminated)
+        drawdown = 1 - after / self.peak
+        raw = self.reward(before, rewarded, drawdown_before, drawdown, position, terminated)
         penalty = config.turnover_penalty * self.book["traded"] / before
         raw -= penalty
         bound = config.reward_clip or math.inf
@@ -177,7 +179,8 @@ class ReferenceAccount:
         self.cash -= units * price
         self.pay("fees", notional * self.fee_rate())
         self.pay("spread", notional * self.half_spread(bar))
-        self.pay("slippage", notional * self.slippage_rate(bar, min(abs(units), self.most_units(bar))))
+        size = min(abs(units), self.most_units(bar))
+        self.pay("slippage", notional * self.slippage_rate(bar, size))
         self.book["traded"] += notional
         if self.units == 0 or self.units * (self.units + units) <= 0:
             self.entry = price
@@ -195,8 +198,8 @@ class ReferenceAccount:
             return
         fraction = wanted / equity
         toward_zero = gap * fraction < 0
-        # The trade that makes the position ``fraction`` of what is left after its own costs, with the
-        # slippage of the largest trade it can be.
+        # The trade that makes the position ``fraction`` of what is left after its own costs, with
+        # the slippage of the largest trade it can be.
         largest = abs(held) if toward_zero else abs(gap)
         c = self.rate(bar, min(largest / price, self.most_units(bar)))
         if gap > 0:

@@ -97,7 +97,8 @@ def test_the_change_is_seen_one_step_later(fill):
     """The property above could hold for a market that nobody reads; this one is read."""
     bars = make_bars(N_BARS, seed=1, no_trade=False)
     features = make_features(bars)
-    config = SimConfig(fill=FILLS[fill], episodes=EpisodeConfig(length=20, start="first", warmup=25))
+    episodes = EpisodeConfig(length=20, start="first", warmup=25)
+    config = SimConfig(fill=FILLS[fill], episodes=episodes)
     actions = np.random.default_rng(0).uniform(-1, 1, (9, N_ENVS))
     columns = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close")}
     for values in columns.values():

@@ -35,7 +35,7 @@ class DailyWindow:
 
     start: str
     stop: str
-    days: tuple[Annotated[int, Ge(0), Lt(7)], ...] = (0, 1, 2, 3, 4, 5, 6)
+    days: Annotated[tuple[Annotated[int, Ge(0), Lt(7)], ...], MinLen(1)] = (0, 1, 2, 3, 4, 5, 6)
     """Days of the week on which the window starts; Monday is 0."""
 
     def check(self) -> None:
@@ -43,9 +43,6 @@ class DailyWindow:
         if _minutes(self.start, "start") == _minutes(self.stop, "stop"):
             problem = f"must differ from start; both were {self.stop!r}"
             raise ConfigError([ConfigProblem("stop", problem)])
-        if not self.days or any(not 0 <= day < 7 for day in self.days):
-            problem = f"must name days of the week from 0 (Monday) to 6; was {self.days!r}"
-            raise ConfigError([ConfigProblem("days", problem)])
 
     def covers(self, time: TimeArray) -> BoolArray:
         """Return which instants lie in [start, stop)."""
