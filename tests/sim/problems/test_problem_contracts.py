@@ -279,7 +279,7 @@ def test_wrong_states_are_refused(problem):
 def test_wrong_sizes_and_seeds_are_refused(problem):
     with pytest.raises(ConfigError, match="n_envs: must be at least 1; was 0"):
         problem.build(0, seed=0)
-    with pytest.raises(ConfigError, match=r"seed: must be in \[0, 2\*\*63\); was -1"):
+    with pytest.raises(ConfigError, match="seed: must be at least 0; was -1"):
         problem.build(1, seed=-1)
 
 

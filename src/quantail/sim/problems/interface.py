@@ -184,13 +184,13 @@ class VectorProblem(ABC):
 
     def get_state(self) -> ProblemState:
         """Return copies of everything that the future depends on."""
-        return {"noise": self._noise.counters.copy()} | {
+        return {"noise": self._noise.streams.copy()} | {
             name: array.copy() for name, array in self._arrays.items()
         }
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a state that :meth:`get_state` returned."""
-        targets = {"noise": self._noise.counters} | self._arrays
+        targets = {"noise": self._noise.streams} | self._arrays
         if targets.keys() != state.keys():
             raise DataError(
                 f"state must hold the arrays {sorted(targets)}; held {sorted(state)}. "

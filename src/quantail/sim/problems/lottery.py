@@ -301,9 +301,9 @@ def risk_score(problem: BettingGame | GambleChain, returns: FloatArray, limit: f
         )
     cvar = sample_cvar(returns, alpha)
     quantile = float(np.quantile(returns, alpha, method="inverted_cdf"))
-    tail = returns[returns <= quantile]
-    variance = float(tail.var()) + (1.0 - alpha) * (quantile - cvar) ** 2
-    error = math.sqrt(variance / n_tail)
+    # CVaR is the mean of b − (b − W)⁺/α at its maximum over b, so an error in b does not count
+    shortfall = np.maximum(quantile - returns, 0.0)
+    error = float(shortfall.std(ddof=1)) / (alpha * math.sqrt(returns.size))
     mean = float(returns.mean())
     return RiskScore(
         mean=mean,

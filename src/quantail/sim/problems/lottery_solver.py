@@ -14,9 +14,9 @@ References:
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from quantail.sim.compiled import kernel
 from quantail.sim.problems.laws import discrete_cvar
 from quantail.types import FloatArray, IntArray
 
@@ -63,8 +63,14 @@ class LotteryPlan:
     """The b of the Rockafellar-Uryasev form for which the rule was made."""
 
 
-@numba.njit(cache=True)
-def _plan_nb(prizes, probabilities, lowest, utility, choices):  # type: ignore[no-untyped-def]
+@kernel
+def _plan_nb(
+    prizes: IntArray,
+    probabilities: FloatArray,
+    lowest: int,
+    utility: FloatArray,
+    choices: IntArray,
+) -> FloatArray:
     """Fill ``choices`` backwards and return the values at time 0. Ties go to the lowest choice."""
     n_steps, _n_totals = choices.shape
     n_choices, n_outcomes = prizes.shape
@@ -86,8 +92,10 @@ def _plan_nb(prizes, probabilities, lowest, utility, choices):  # type: ignore[n
     return value
 
 
-@numba.njit(cache=True)
-def _law_nb(prizes, probabilities, lowest, choices):  # type: ignore[no-untyped-def]
+@kernel
+def _law_nb(
+    prizes: IntArray, probabilities: FloatArray, lowest: int, choices: IntArray
+) -> FloatArray:
     """Return the law of the total under a rule. [W]."""
     n_steps, n_totals = choices.shape
     law = np.zeros(n_totals)
@@ -105,8 +113,7 @@ def _law_nb(prizes, probabilities, lowest, choices):  # type: ignore[no-untyped-
 
 def total_law(lotteries: Lotteries, choices: IntArray) -> FloatArray:
     """Return the probability of each total under a rule. [T, W] -> [W]."""
-    law: FloatArray = _law_nb(lotteries.prizes, lotteries.probabilities, lotteries.lowest, choices)
-    return law
+    return _law_nb(lotteries.prizes, lotteries.probabilities, lotteries.lowest, choices)
 
 
 def evaluate_plan(
