@@ -186,18 +186,19 @@ def refuse_shared_timestamps(bars: Bars, parts: Mapping[str, IntArray]) -> None:
 def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[Leak]:
     """The earliest leak of each column of one feature on one symbol."""
     found: dict[int, Leak] = {}
-    for probe in probes(
+    places = probes(
         feature,
         columns,
         dense=settings.dense_cuts,
         sampled=settings.sampled_cuts,
         seed=settings.seed,
-    ):
+    )
+    for place, probe in enumerate(places):
         for k, leak in _cut_leaks(feature, probe, settings.seed):
             if k not in found or leak.row < found[k].row:
                 found[k] = leak
         # At the start of the symbol every bar was a cut, so no other place can have an earlier one.
-        if probe.offset == 0 and len(found) == len(feature.names):
+        if place == 0 and len(found) == len(feature.names):
             break
     stretch = columns.rows(0, LONGEST)
     values = feature(stretch)
