@@ -197,7 +197,7 @@ def scalar_loss(values: Tensor, atoms: Tensor, weights: Tensor) -> Tensor:
 
 
 def _check_law(predictions: Tensor, atoms: Tensor, weights: Tensor, name: str) -> None:
-    if atoms.ndim != predictions.ndim or atoms.shape[:-1] != predictions.shape[:-1]:
+    if atoms.shape[:-1] != predictions.shape[:-1]:
         raise DataError(
             f"atoms must have shape [..., M] with the rows {tuple(predictions.shape[:-1])} of "
             f"{name}; shape was {tuple(atoms.shape)}. An extra axis would couple the rows."
