@@ -142,3 +142,18 @@ def test_closures_must_be_intervals(text: str) -> None:
 def test_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(ConfigError, match="timezone: must be a name of the time zone database"):
         Weekdays(timezone="New York")
+
+
+def test_bars_that_are_open_in_part_may_be_there_or_not() -> None:
+    forex = Weekdays(timezone="America/New_York", eve_hours=7)
+    # In January the week ends on Friday at 22:00 UTC, inside the bar of 20:00, and begins on Sunday
+    # at 22:00, inside another one.
+    friday = grid("2024-01-12", "2024-01-12 20:00", "4h")
+    monday = grid("2024-01-15", "2024-01-15 12:00", "4h")
+    edges = times("2024-01-12T20:00", "2024-01-14T20:00")
+    without = np.concatenate([friday, monday])
+    assert clean(forex, without, 4 * HOUR)
+    assert clean(forex, np.union1d(without, edges), 4 * HOUR)
+    assert forex.audit(
+        np.union1d(without, times("2024-01-13T20:00")), 4 * HOUR
+    ).closed.tolist() == [times("2024-01-13T20:00")[0].item()]

@@ -4,6 +4,7 @@ import pytest
 
 from quantail.errors import ConfigError, DataError
 from quantail.market.bars import Bars
+from quantail.market.calendars import Weekdays
 from quantail.market.checks import DataChecks, SymbolRows, split_ratios
 from tests.market.bar_tables import bar_table
 
@@ -49,6 +50,13 @@ def test_bars_between_the_grid_are_refused() -> None:
     assert "1 bar(s) that do not follow in whole steps of 1h, first at 2024-01-01 03:07" in refusal(
         table
     )
+
+
+def test_bars_while_the_market_is_closed_are_refused() -> None:
+    with pytest.raises(
+        DataError, match="2 bar.s. while the market is closed .calendar 'weekdays'.*"
+    ):
+        Bars.from_frame(bar_table(9, freq="1D"), calendar=Weekdays())
 
 
 @pytest.mark.parametrize("name", ["open", "high", "low", "close", "volume", "spread", "funding"])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ccxt
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from quantail.errors import ConfigError, DataError
 from quantail.market.bars import Bars
 from quantail.market.sources import CcxtSource, load_source
+from quantail.market.sources.ccxt_download import _open_exchange
 from quantail.market.sources.download import folder_name, read_cache, write_cache
 from tests.market.bar_tables import bar_table
 from tests.market.exchange_server import Exchange, serving
@@ -120,6 +122,7 @@ def test_requests_keep_their_distance(exchange: Exchange, tmp_path: Path) -> Non
     assert len(clocks) == 25
     # ccxt's own limit for this request is 0.4 of 50 ms, so 24 pauses take 0.48 s.
     assert clocks[-1] - clocks[0] > 0.4
+    assert _open_exchange(ccxt, source(exchange)).enableRateLimit
     assert waits == [0.75] * 25
 
 

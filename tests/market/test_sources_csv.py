@@ -139,9 +139,11 @@ def test_a_gzip_file_is_unpacked_and_a_damaged_one_refused(tmp_path: Path) -> No
     packed = gzip.compress(table.drop(columns="symbol").to_csv(index=False).encode())
     (tmp_path / "AAA.csv.gz").write_bytes(packed)
     assert same(CsvSource(path=str(tmp_path)).load(), table)
-    (tmp_path / "AAA.csv.gz").write_bytes(packed[:-20])
-    with pytest.raises(DataError, match="damaged as a gzip file"):
-        CsvSource(path=str(tmp_path)).load()
+    middle = len(packed) // 2
+    for damaged in (packed[:-20], packed[:middle] + b"\xff" * 9 + packed[middle + 9 :]):
+        (tmp_path / "AAA.csv.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged as a gzip file"):
+            CsvSource(path=str(tmp_path)).load()
 
 
 def test_decimal_commas_need_a_word(tmp_path: Path) -> None:
@@ -188,6 +190,13 @@ def test_other_line_endings_a_byte_order_mark_and_blank_lines(tmp_path: Path, en
     text = ending.join([*lines[:3], "", *lines[3:], ""])
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert same(CsvSource(path=str(file)).load(), bar_table())
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    table = bar_table()
+    file = write(tmp_path, table.drop(columns="symbol").rename(columns={"time": "when"}))
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert same(CsvSource(path=str(file), columns={"time": "when"}).load(), table)
 
 
 @pytest.mark.parametrize(

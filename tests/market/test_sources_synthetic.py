@@ -157,6 +157,12 @@ def test_jumps_come_at_their_rate_and_size() -> None:
     assert returns.var() == pytest.approx(0.05 * (0.01 + 0.0004), rel=0.05)
 
 
+def test_many_jumps_in_a_bar_add_their_variances() -> None:
+    law = JumpDiffusion(volatility=1e-6, jump_rate=4.0, jump_mean=0.0, jump_volatility=0.02)
+    returns = bar_returns(law, 50, 2_000, steps=2)
+    assert returns.var() == pytest.approx(4.0 * 0.02**2, rel=0.05)
+
+
 def test_highs_and_lows_widen_with_the_steps_towards_parkinson() -> None:
     def range_variance(steps: int) -> float:
         bars = SyntheticSource(bars=20_000, steps_per_bar=steps, seed=4).load()

@@ -65,6 +65,13 @@ def test_epochs_are_told_by_their_range(scale: int, text: bool) -> None:
     assert np.array_equal(parsed([str(n) for n in numbers] if text else list(numbers)), EXPECTED)
 
 
+@pytest.mark.parametrize("year", ["1974", "1990", "2001", "2033", "2200"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_epochs_of_every_decade_have_their_unit(year: str, unit: str) -> None:
+    instant = np.datetime64(year, unit)
+    assert parsed([int(instant.astype("int64"))])[0] == instant
+
+
 def test_epochs_with_decimals_keep_their_fractions() -> None:
     assert parsed([1706738400.25, 1706738401.5])[0] == np.datetime64("2024-01-31T22:00:00.25")
 

@@ -82,7 +82,7 @@ class Garch:
     def check(self) -> None:
         """Refuse a variance without a mean."""
         if self.alpha + self.beta >= 1.0:
-            message = f"and beta together must be less than 1; were {self.alpha:g} and {self.beta:g}"
+            message = f"and beta together must be less than 1; were {self.alpha} and {self.beta}"
             raise ConfigError([ConfigProblem("alpha", message)])
 
     def path(self, rng: np.random.Generator, symbols: int, bars: int, steps: int) -> FloatArray:
