@@ -99,6 +99,15 @@ def test_a_bad_gradient_behind_a_finite_loss_is_named_and_skipped() -> None:
     assert (good.grad.item(), root.grad.item()) == (3, 1)
 
 
+def test_a_gradient_whose_norm_overflows_is_skipped() -> None:
+    parameter = nn.Parameter(torch.ones(2))
+    info = accumulate(
+        {"weight": parameter}, [(1e30 * parameter.sum(), 1.0), (parameter.sum(), 1.0)]
+    )
+    assert (info.non_finite, info.first_bad) == (1, "weight")
+    assert parameter.grad.tolist() == [1, 1]
+
+
 @catalogue("F65", "X33")
 def test_nothing_used_sets_no_gradient() -> None:
     problem = Problem()

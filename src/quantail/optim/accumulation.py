@@ -27,7 +27,8 @@ class AccumulationInfo:
     non_finite: int
     """Micro-batches left out because their loss or a gradient was not finite."""
     first_bad: str
-    """What was not finite first: "loss" or the name of a parameter; empty if all was well."""
+    """What was not finite first: "loss", the name of a parameter, or "gradient norm" when only the
+    norm over all overflows; empty if all was well."""
 
 
 def accumulate(
@@ -77,11 +78,15 @@ def _finite_gradients(
     if not (math.isfinite(share) and bool(torch.isfinite(loss))):
         return (), "loss"
     gradients = torch.autograd.grad(share * loss, tensors, allow_unused=True)
-    for name, part in zip(names, gradients, strict=True):
-        # A sum is finite only if its terms are; a finite sum that overflows is as bad.
-        if part is not None and not bool(torch.isfinite(part.abs().sum())):
-            return (), name
-    return gradients, ""
+    present = [
+        (name, part) for name, part in zip(names, gradients, strict=True) if part is not None
+    ]
+    # A norm is finite only if every entry is, and if none is so large that the norm overflows.
+    norms = [torch.linalg.vector_norm(part) for _, part in present]
+    if not norms or bool(torch.isfinite(torch.stack(norms).sum())):
+        return gradients, ""
+    bad = [name for (name, _), norm in zip(present, norms, strict=True) if not norm.isfinite()]
+    return (), bad[0] if bad else "gradient norm"
 
 
 def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
