@@ -100,7 +100,7 @@ def test_extreme_rows_are_told_before_the_guard() -> None:
 
 @catalogue("F06")
 def test_rows_without_weight_move_nothing() -> None:
-    rows, weights = double(0.1, -0.1, 50.0), double(1, 1, 0)
+    rows, weights = double(0.1, -0.1, 50.0, float("nan"), float("inf")), double(1, 1, 0, 0, 0)
     info = ratio_info(rows, k3(rows), weights, 0.2)
     alone = ratio_info(rows[:2], k3(rows[:2]), weights[:2], 0.2)
     for name in info.__slots__:
