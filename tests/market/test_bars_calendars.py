@@ -67,6 +67,13 @@ def test_foreign_exchange_week_follows_new_york_through_both_clock_changes() -> 
     assert np.array_equal(forex.audit(np.delete(time, 999), HOUR).missing, time[[999]])
 
 
+def test_a_zone_without_effect_on_daily_bars_is_refused() -> None:
+    days = times("2024-01-01", "2024-01-02")
+    for calendar in (Weekdays(timezone="Europe/Berlin"), Weekdays(eve_hours=7)):
+        with pytest.raises(DataError, match="have no effect on bars of a day or longer"):
+            calendar.audit(days, DAY)
+
+
 def test_exchange_sessions_know_holidays_for_daily_bars() -> None:
     # Christmas 2023 was a Monday, New Year's Day 2024 too.
     expected = times(

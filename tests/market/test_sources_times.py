@@ -125,6 +125,33 @@ def test_zoned_and_naive_times_do_not_mix() -> None:
         parsed(["2024-01-31T22:00:00Z", "2024-01-31T23:00:00"])
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2024-01-31 00:00:00-05:00", "2024-07-31 00:00:00-04:00"],
+        ["2024-01-31T00:00:00+09:00", "2024-07-31T00:00:00+09:00"],
+        ["2024-01-31 00:00:00", "2024-07-31 00:00:00"],
+        ["31.01.2024 00:00 GMT+0100", "31.07.2024 00:00 GMT+0200"],
+    ],
+)
+def test_midnights_of_their_own_zone_are_dates(values: list[object]) -> None:
+    """Daily bars of stocks are often written so; as instants they would move with the clocks."""
+    assert np.array_equal(parsed(values), instants("2024-01-31", "2024-07-31"))
+
+
+def test_typed_midnights_of_their_own_zone_are_dates() -> None:
+    days = instants("2024-01-31T05:00", "2024-07-31T04:00")
+    column = pa.array(days).cast(pa.timestamp("ns", "America/New_York"))
+    assert np.array_equal(
+        parse_times(column, "c", None, "detect"), instants("2024-01-31", "2024-07-31")
+    )
+
+
+def test_one_time_of_day_makes_all_of_them_instants() -> None:
+    times = parsed(["2024-01-31T00:00:00+01:00", "2024-01-31T01:00:00+01:00"])
+    assert np.array_equal(times, instants("2024-01-30T23:00", "2024-01-31T00:00"))
+
+
 def test_naive_times_are_read_in_the_given_zone() -> None:
     times = parsed(["2024-01-31 22:00", "2024-07-31 22:00"], timezone="America/New_York")
     assert np.array_equal(times, instants("2024-02-01T03:00", "2024-08-01T02:00"))

@@ -11,6 +11,7 @@ them and ignore time zones; shorter bars are compared as instants.
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -65,7 +66,7 @@ class Weekdays:
 
     kind: Literal["weekdays"] = "weekdays"
     timezone: str = "UTC"
-    """Zone whose days are meant; has no say over bars of a day or longer."""
+    """Zone whose days are meant; for bars shorter than a day."""
     eve_hours: Annotated[int, Ge(0), Lt(24)] = 0
     """Hours before midnight at which a trading day begins; foreign exchange has 7 in New York."""
     closures: tuple[str, ...] = ()
@@ -79,6 +80,11 @@ class Weekdays:
     def audit(self, time: TimeArray, interval: np.timedelta64) -> CalendarAudit:
         """Compare bar times [T] with the calendar; see :class:`CalendarAudit`."""
         by_date = interval >= _DAY
+        if by_date and (self.timezone != "UTC" or self.eve_hours):
+            raise DataError(
+                f"calendar.timezone {self.timezone!r} and eve_hours {self.eve_hours} have no "
+                "effect on bars of a day or longer, which are labeled with their date. Remove them."
+            )
         if interval > _DAY:
             return _audit_grid(time, interval, lambda t: np.ones(len(t), bool), self.closures)
 
@@ -171,34 +177,34 @@ def _between(start: TimeArray, count: IntArray, interval: np.timedelta64) -> Tim
     return np.asarray(np.repeat(start, count) + (within + 1) * interval)
 
 
-def _parse_closures(closures: tuple[str, ...]) -> tuple[TimeArray, TimeArray]:
-    """Return starts and stops [C] of ISO 8601 intervals, sorted by start."""
-    spans = []
+def _parse_closures(closures: tuple[str, ...]) -> list[tuple[np.datetime64, np.datetime64]]:
+    """Return start and stop of each ISO 8601 interval."""
+    spans: list[tuple[np.datetime64, np.datetime64]] = []
     for text in closures:
-        start, slash, stop = text.partition("/")
+        start, _, stop = text.partition("/")
+        rule = "must read start/stop in UTC, such as 2024-01-01T00:00/2024-01-02T00:00"
+        problem = ConfigProblem("closures", f"{rule}; was {text!r}")
         try:
-            span = (np.datetime64(start, "ns"), np.datetime64(stop, "ns"))
+            first, last = np.datetime64(start, "ns"), np.datetime64(stop, "ns")
         except ValueError:
-            span = (np.datetime64("NaT", "ns"), np.datetime64("NaT", "ns"))
-        if not slash or not span[0] < span[1]:
-            rule = "must read start/stop in UTC, such as 2024-01-01T00:00/2024-01-02T00:00"
-            raise ConfigError([ConfigProblem("closures", f"{rule}; was {text!r}")])
-        spans.append(span)
-    spans.sort()
-    starts = np.array([span[0] for span in spans], dtype="datetime64[ns]")
-    return starts, np.array([span[1] for span in spans], dtype="datetime64[ns]")
+            raise ConfigError([problem]) from None
+        # An empty or missing stop reads as "not a time", which no comparison holds for.
+        if not first < last:
+            raise ConfigError([problem])
+        spans.append((first, last))
+    return spans
 
 
 def _overlaps_closure(start: TimeArray, stop: TimeArray, closures: tuple[str, ...]) -> BoolArray:
     result = np.zeros(len(start), bool)
-    for first, last in zip(*_parse_closures(closures), strict=True):
+    for first, last in _parse_closures(closures):
         result |= (start < last) & (stop > first)
     return result
 
 
 def _inside_closure(start: TimeArray, stop: TimeArray, closures: tuple[str, ...]) -> BoolArray:
     result = np.zeros(len(start), bool)
-    for first, last in zip(*_parse_closures(closures), strict=True):
+    for first, last in _parse_closures(closures):
         result |= (start >= first) & (stop <= last)
     return result
 
@@ -207,34 +213,59 @@ def _sessions(
     exchange: str, first: np.datetime64, last: np.datetime64
 ) -> tuple[TimeArray, TimeArray, TimeArray]:
     """Return labels (dates), opens and closes [D] of the exchange's sessions around a span."""
+    library = _calendar_library(exchange)
+    first_day, last_day = pd.Timestamp(first).date(), pd.Timestamp(last).date()
     try:
-        library: Any = importlib.import_module("exchange_calendars")
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"calendar {exchange!r} needs the package exchange_calendars, which is not installed; "
-            "run: pip install 'quantail[calendars]'"
-        ) from error
-    start = pd.Timestamp(first).normalize() - pd.Timedelta(days=7)
-    stop = pd.Timestamp(last).normalize() + pd.Timedelta(days=7)
-    try:
-        calendar = library.get_calendar(exchange, start=start, end=stop)
+        # Whole years, so that the symbols of a table and its windows share one table of sessions.
+        return _session_table(exchange, f"{first_day.year}-01-01", f"{last_day.year}-12-31")
     except library.errors.InvalidCalendarName as error:
         raise DataError(
             f"calendar.exchange must be a name that exchange_calendars knows, such as XNYS or "
             f"XLON; was {exchange!r}. Correct the name."
         ) from error
+    except ValueError:
+        # A year may reach beyond what the exchange has announced; the data itself may not.
+        return _exact_sessions(exchange, str(first_day), str(last_day))
+
+
+def _exact_sessions(
+    exchange: str, first_day: str, last_day: str
+) -> tuple[TimeArray, TimeArray, TimeArray]:
+    try:
+        return _session_table(exchange, first_day, last_day)
     except ValueError as error:
         raise DataError(
-            f"calendar {exchange!r} does not cover {start.date()} to {stop.date()}: {error}. "
-            'Use data inside its span, or the calendar of kind "weekdays" with closures.'
+            f"calendar {exchange!r} does not cover {first_day} to {last_day}: {error}. Use data "
+            'inside its span, or the calendar of kind "weekdays" with closures.'
         ) from error
-    schedule = calendar.schedule
+
+
+def _calendar_library(exchange: str) -> Any:
+    try:
+        return importlib.import_module("exchange_calendars")
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"calendar {exchange!r} needs the package exchange_calendars, which is not installed; "
+            "run: pip install 'quantail[calendars]'"
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _session_table(exchange: str, start: str, stop: str) -> tuple[TimeArray, TimeArray, TimeArray]:
+    """Return labels, opens and closes [D] from one day to another.
+
+    A pure function whose result is kept, because building a calendar takes a tenth of a second and
+    a table of stocks has hundreds of symbols; the arrays are read-only.
+    """
+    schedule = _calendar_library(exchange).get_calendar(exchange, start=start, end=stop).schedule
     columns = (
         schedule.index,
         schedule["open"].dt.tz_convert(None),
         schedule["close"].dt.tz_convert(None),
     )
-    labels, opens, closes = (np.asarray(column, dtype="datetime64[ns]") for column in columns)
+    labels, opens, closes = (np.array(column, dtype="datetime64[ns]") for column in columns)
+    for array in (labels, opens, closes):
+        array.setflags(write=False)
     return labels, opens, closes
 
 

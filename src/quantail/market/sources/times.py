@@ -24,6 +24,7 @@ _YEAR_FIRST: Final = r"^\d{4}([/.])\d{1,2}[/.]\d{1,2}"
 _YEAR_LAST: Final = r"^\d{1,2}([-/.])\d{1,2}[-/.]\d{4}"
 _MONTH_NAME: Final = r"^\d{1,2}[- ][A-Za-z]{3}[- ]\d{4}"
 _HAS_ZONE: Final = r":\d{2}(?:\.\d+)?\s?(?:Z|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|UTC|GMT)$"
+_MIDNIGHT: Final = r"[T ]0?0:00(?::00(?:\.0+)?)?\s?(?:Z|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|UTC|GMT)?$"
 _CLOCKS: Final = (
     (r"^$", ""),
     (r"^\d{1,2}:\d{2}$", "%H:%M"),
@@ -42,8 +43,8 @@ def parse_times(
     Args:
         column: Numbers (epochs, or dates as 20240131), timestamps, dates or text.
         name: The column's name in the file, for messages.
-        timezone: Zone of times that carry none; None is UTC. Dates without a clock are labels and
-            take no zone.
+        timezone: Zone of times that carry none; None is UTC. Times that all are midnights of their
+            own zone are dates; dates are labels and take no zone.
         order: Whether 01/02/2024 is February; "detect" reads it off the data.
 
     Raises:
@@ -80,7 +81,11 @@ def _from_typed(column: "pa.Array[Any]", name: str, timezone: str | None) -> Tim
         raise DataError(f"{name}: holds a time outside 1677 to 2262; {error}.") from error
     # Arrow stores zoned timestamps as UTC instants, so the stored number is the answer.
     naive = pc.cast(instants, pa.int64()).to_numpy().astype("datetime64[ns]")
-    return naive if zoned or timezone is None else _localized(naive, name, timezone)
+    if zoned:
+        local = pd.DatetimeIndex(naive).tz_localize("UTC").tz_convert(column.type.tz)
+        dates = local.tz_localize(None).to_numpy("datetime64[ns]")
+        return dates if (dates == dates.astype("datetime64[D]")).all() else naive
+    return naive if timezone is None else _localized(naive, name, timezone)
 
 
 def _from_numbers(values: Any, name: str, timezone: str | None) -> TimeArray:
@@ -128,6 +133,9 @@ def _from_text(
             f"{name}: {int(zoned.sum())} of {len(zoned)} times carry a time zone and the others do "
             f"not; they differ first in row {row + 1} ({text[row].as_py()!r}). Write one kind."
         )
+    if _all_match(text, _MIDNIGHT):
+        text = pc.replace_substring_regex(text, r"[T ]0?0:00.*$", "")
+        zoned = np.zeros(len(text), bool)
     dates_only = not bool(pc.any(pc.match_substring(text, ":")).as_py())
     _refuse_idle_zone(name, timezone, bool(zoned.all()) or dates_only)
     if zoned.all():
