@@ -237,3 +237,58 @@ def test_no_core_hands_its_input_on():
     y, state = core(x, core.initial_state(3), torch.zeros(2, 3, dtype=torch.bool))
     assert y is x
     assert state == ()
+
+
+@pytest.mark.parametrize("config", CORES, ids=lambda config: config.kind)
+def test_cores_can_be_exported(config):
+    torch.manual_seed(0)
+    core = config.build(INPUTS).eval()
+    inputs = torch.randn(1, 2, INPUTS), core.initial_state(2), torch.tensor([[True, False]])
+    exported = torch.export.export(core, inputs).module()
+    torch.testing.assert_close(exported(*inputs)[0], core(*inputs)[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("config", WITH_MEMORY, ids=lambda config: config.kind)
+def test_the_layout_of_starts_in_memory_does_not_matter(config):
+    torch.manual_seed(0)
+    core = config.build(INPUTS)
+    x, starts = torch.randn(LENGTH, ROWS, INPUTS), starts_inside()
+    transposed = starts.t().contiguous().t()
+    assert not transposed.is_contiguous()
+    state = core.initial_state(ROWS)
+    assert torch.equal(core(x, state, starts)[0], core(x, state, transposed)[0])
+
+
+def recall_accuracy(
+    config: CoreConfig, delay: int, updates: int, length: int, rate: float
+) -> float:
+    """Accuracy in the last updates of naming the symbol shown ``delay`` steps ago, of four."""
+    torch.manual_seed(0)
+    rows = 32
+    core = config.build(4)
+    out = torch.nn.Linear(core.output_size, 4)
+    optimizer = torch.optim.Adam([*core.parameters(), *out.parameters()], lr=rate)
+    starts = torch.zeros(length, rows, dtype=torch.bool)
+    starts[0] = True
+    hits = []
+    for _ in range(updates):
+        symbols = torch.randint(4, (length, rows))
+        x = torch.nn.functional.one_hot(symbols, 4).float()
+        y, _ = core(x, core.initial_state(rows), starts)
+        scores, truth = out(y)[delay:].flatten(0, 1), symbols[:-delay].flatten()
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(scores, truth).backward()
+        optimizer.step()
+        hits.append((scores.argmax(-1) == truth).float().mean().item())
+    return sum(hits[-10:]) / 10
+
+
+@pytest.mark.verify
+def test_the_lru_recalls_what_it_saw_16_steps_ago():
+    assert recall_accuracy(LruConfig(), 16, 800, length=64, rate=2e-3) >= 0.99
+
+
+@pytest.mark.parametrize("config", WITH_MEMORY, ids=lambda config: config.kind)
+def test_cores_learn_to_recall_the_symbol_before(config):
+    assert recall_accuracy(config, 1, 60, length=12, rate=1e-2) >= 0.95
+    assert recall_accuracy(NoCoreConfig(), 1, 60, length=12, rate=1e-2) <= 0.35

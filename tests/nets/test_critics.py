@@ -267,6 +267,15 @@ def test_rate_zero_keeps_the_scale_at_one():
         assert float(head(latents()).scale) == 1
 
 
+def test_the_spread_of_a_point_has_gradient_zero():
+    quantiles = torch.full((1, 4), 2.0, requires_grad=True)
+    law = QuantileValues(
+        quantiles, torch.linspace(0.1, 0.9, 4), torch.full((4,), 0.25), torch.ones(()), 0.0
+    )
+    law.std().sum().backward()
+    assert quantiles.grad.abs().max() == 0
+
+
 @given(st.floats(0.01, 30), st.integers(0, 1000))
 def test_quantiles_never_cross(size, seed):
     law = shaken(TAIL, seed)(size * latents(seed=seed))

@@ -35,6 +35,25 @@ class Core(nn.Module, ABC):
         """
 
 
+def needs_plain(x: Tensor) -> bool:
+    """Say whether the compiled kernels cannot serve: on another device, or while being exported."""
+    return x.device.type != "cpu" or torch.compiler.is_compiling()
+
+
+def keep_mask(starts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where an episode starts and 1 elsewhere, [L, M] contiguous."""
+    return (~starts).to(dtype).contiguous()
+
+
+def resets_at(keep: Tensor) -> list[bool]:
+    """Say for each row of ``keep`` [L, M] whether any environment starts anew there."""
+    if len(keep) == 1:
+        # Asking costs more than one needless product.
+        return [True]
+    found: list[bool] = (keep == 0).any(dim=1).tolist()
+    return found
+
+
 def stacked(states: list[Tensor]) -> Tensor:
     """Return [layers, n, width] from [n, width] per layer; no copy for a single one."""
     return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)

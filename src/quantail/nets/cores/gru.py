@@ -18,9 +18,15 @@ from torch.autograd.function import once_differentiable
 
 from quantail.config_class import config
 from quantail.flow import CoreState
-from quantail.nets.cores.base import Core, gate_weights, stacked
+from quantail.nets.cores.base import (
+    Core,
+    gate_weights,
+    keep_mask,
+    needs_plain,
+    resets_at,
+    stacked,
+)
 from quantail.nets.cores.kernels import gru_backward_nb, gru_forward_nb
-from quantail.nets.cores.lstm_layer import resets_at
 
 
 @config
@@ -63,7 +69,7 @@ def gru_layer(x: Tensor, hidden: Tensor, keep: Tensor, weights: GruWeights) -> T
     Returns:
         Outputs [L, M, H], the last row being the new state.
     """
-    if x.device.type != "cpu":
+    if needs_plain(x):
         return gru_layer_plain(x, hidden, keep, weights)
     if torch.is_grad_enabled():
         result: Tensor = _GruFunction.apply(x, hidden, keep, *weights)  # type: ignore[no-untyped-call]
@@ -72,7 +78,7 @@ def gru_layer(x: Tensor, hidden: Tensor, keep: Tensor, weights: GruWeights) -> T
 
 
 def gru_layer_plain(x: Tensor, hidden: Tensor, keep: Tensor, weights: GruWeights) -> Tensor:
-    """Do what :func:`gru_layer` does with torch operations alone, on any device."""
+    """Do what :func:`gru_layer` does with torch operations alone, on any device and exportable."""
     inputs = (x @ weights.wx + weights.bias).chunk(3, dim=-1)
     outputs = []
     for t in range(x.shape[0]):
@@ -171,7 +177,7 @@ class GruCore(Core):
 
     def forward(self, x: Tensor, state: CoreState, starts: Tensor) -> tuple[Tensor, CoreState]:
         """Read a sequence; see :class:`Core`."""
-        keep = (~starts).to(x.dtype)
+        keep = keep_mask(starts, x.dtype)
         hiddens = []
         for layer, hidden in zip(self.layers, state[0], strict=True):
             x = layer(x, hidden, keep)

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from quantail.config_class import config
 from quantail.errors import ConfigError
 from quantail.flow import CoreState
-from quantail.nets.cores.base import Core, stacked
+from quantail.nets.cores.base import Core, keep_mask, needs_plain, stacked
 from quantail.nets.cores.kernels import lru_backward_nb, lru_forward_nb
 from quantail.nets.layers import orthogonal_linear
 
@@ -67,14 +67,14 @@ def lru_scan(inputs: Tensor, keep: Tensor, decay: Tensor, state: Tensor) -> Tens
     Returns:
         [L, M, 2H], the last row being the new state.
     """
-    if inputs.device.type != "cpu":
+    if needs_plain(inputs):
         return lru_scan_plain(inputs, keep, decay, state)
     result: Tensor = _LruFunction.apply(inputs, keep, decay, state)  # type: ignore[no-untyped-call]
     return result
 
 
 def lru_scan_plain(inputs: Tensor, keep: Tensor, decay: Tensor, state: Tensor) -> Tensor:
-    """Do what :func:`lru_scan` does with torch operations alone, on any device."""
+    """Do what :func:`lru_scan` does with torch operations alone, on any device and exportable."""
     a, b = decay.chunk(2)
     outputs = []
     for t in range(inputs.shape[0]):
@@ -154,7 +154,7 @@ class LruCore(Core):
 
     def forward(self, x: Tensor, state: CoreState, starts: Tensor) -> tuple[Tensor, CoreState]:
         """Read a sequence; see :class:`Core`."""
-        keep = (~starts).to(x.dtype)
+        keep = keep_mask(starts, x.dtype)
         x = self.into(x)
         lasts = []
         for block, before in zip(self.blocks, state[0], strict=True):

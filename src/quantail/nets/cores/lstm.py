@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quantail.config_class import config
 from quantail.flow import CoreState
-from quantail.nets.cores.base import Core, gate_weights, stacked
+from quantail.nets.cores.base import Core, gate_weights, keep_mask, stacked
 from quantail.nets.cores.lstm_layer import LstmWeights, lstm_layer
 
 
@@ -63,7 +63,7 @@ class LstmCore(Core):
 
     def forward(self, x: Tensor, state: CoreState, starts: Tensor) -> tuple[Tensor, CoreState]:
         """Read a sequence; see :class:`Core`."""
-        keep = (~starts).to(x.dtype)
+        keep = keep_mask(starts, x.dtype)
         hiddens, cells = [], []
         for layer, hidden, cell in zip(self.layers, *state, strict=True):
             x, last_cell = layer(x, hidden, cell, keep)

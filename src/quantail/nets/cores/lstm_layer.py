@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from quantail.nets.cores.base import needs_plain, resets_at
 from quantail.nets.cores.kernels import lstm_backward_nb, lstm_forward_nb
 
 
@@ -46,7 +47,7 @@ def lstm_layer(
     Returns:
         Outputs [L, M, H], the last row being the new hidden state, and the new cell [M, H].
     """
-    if x.device.type != "cpu":
+    if needs_plain(x):
         return lstm_layer_plain(x, hidden, cell, keep, weights)
     if torch.is_grad_enabled():
         result: tuple[Tensor, Tensor] = _LstmFunction.apply(  # type: ignore[no-untyped-call]
@@ -60,7 +61,7 @@ def lstm_layer(
 def lstm_layer_plain(
     x: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor, weights: LstmWeights
 ) -> tuple[Tensor, Tensor]:
-    """Do what :func:`lstm_layer` does with torch operations alone, on any device."""
+    """Do what :func:`lstm_layer` does with torch operations alone, on any device and exportable."""
     inputs = x @ weights.wx + weights.bias
     outputs = []
     for t in range(x.shape[0]):
@@ -92,15 +93,6 @@ def _scan(
         lstm_forward_nb(gates_np[t], keep_np[t], cell_np, cells_np[t], hiddens_np[t])
         hidden, cell_np = hiddens[t], cells_np[t]
     return gates, cells, hiddens
-
-
-def resets_at(keep: Tensor) -> list[bool]:
-    """Say for each row of ``keep`` [L, M] whether any environment starts anew there."""
-    if len(keep) == 1:
-        # Asking costs more than one needless product.
-        return [True]
-    found: list[bool] = (keep == 0).any(dim=1).tolist()
-    return found
 
 
 class _LstmFunction(torch.autograd.Function):
