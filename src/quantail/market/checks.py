@@ -278,10 +278,10 @@ def _split_problems(rows: SymbolRows, checks: DataChecks) -> Iterator[Problem]:
 
 def show_interval(interval: np.timedelta64) -> str:
     """Write a bar length as settings do: 15m, 4h, 1d."""
-    for unit, letter in (("D", "d"), ("h", "h"), ("m", "m"), ("s", "s")):
-        length = np.timedelta64(1, unit)
-        if interval % length == np.timedelta64(0, "ns"):
-            return f"{interval // length}{letter}"
+    seconds, rest = divmod(int(interval / np.timedelta64(1, "ns")), 1_000_000_000)
+    for length, letter in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        if not rest and seconds % length == 0:
+            return f"{seconds // length}{letter}"
     return str(interval)
 
 
