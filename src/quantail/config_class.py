@@ -123,7 +123,12 @@ def _problems(annotation: Any, value: Any, path: str) -> Iterator[ConfigProblem]
 def _union_problems(members: tuple[Any, ...], value: Any, path: str) -> Iterator[ConfigProblem]:
     """Yield the problems of the first member, which tells the most, unless some member fits."""
     found = [list(_problems(member, value, path)) for member in members]
-    if all(found):
+    if not all(found):
+        return
+    if all(map(dataclasses.is_dataclass, members)):
+        names = ", ".join(member.__name__ for member in members)
+        yield ConfigProblem(path, f"must be one of {names}; was {value!r}")
+    else:
         yield from found[0]
 
 

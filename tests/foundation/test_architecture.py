@@ -79,7 +79,8 @@ def test_no_module_and_no_function_is_too_large() -> None:
             large.append(f"{file.relative_to(PACKAGE)} has {text.count(chr(10))} lines")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                lines = node.end_lineno - node.lineno + 1
+                # The body: a long list of documented arguments is no harder to hold.
+                lines = node.end_lineno - node.body[0].lineno + 1
                 if lines > 80:
                     large.append(f"{file.relative_to(PACKAGE)}:{node.name} has {lines} lines")
     assert large == []
