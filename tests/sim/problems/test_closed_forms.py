@@ -78,6 +78,18 @@ def test_merton_band_follows_the_cube_root_law_of_small_costs():
     assert low < 0.5 < high
 
 
+def test_merton_fraction_moves_with_the_price():
+    problem = Merton(cost=0.01, max_fraction=2.0)
+    env = problem.build(1, seed=3)
+    env.reset()
+    first = env.step(np.array([[0.25]]))  # a fraction of 1/2
+    shock = float(first.observation[0, 1])
+    safe, price = math.exp(0.02 / 252), math.exp(0.06 / 252 + 0.2 / math.sqrt(252) * shock)
+    growth = 0.5 * safe + 0.5 * price
+    assert first.observation[0, 0] == pytest.approx(0.5 * price / growth / 2.0, rel=1e-6)
+    assert first.reward[0] == pytest.approx(math.log(growth) - 0.01 * 0.5, rel=1e-6)
+
+
 def test_merton_refuses_ruin_and_an_optimum_out_of_reach():
     with pytest.raises(ConfigError, match="max_fraction: must leave some wealth after"):
         Merton(steps_per_year=1)

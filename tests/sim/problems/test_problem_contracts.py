@@ -13,6 +13,7 @@ from quantail.config_file import parse_config, write_config
 from quantail.errors import ConfigError, DataError
 from quantail.sim.problems import (
     BettingGame,
+    Evaluation,
     GambleChain,
     HiddenRegime,
     Merton,
@@ -84,17 +85,27 @@ def trace(env, actions):
     ]
 
 
-@every_problem
-def test_simulated_values_agree_with_the_exact_ones(problem):
+def check_simulation(problem, **size):
+    """Compare simulated values with exact ones, and paired differences with exact differences."""
     solution, policies = solved(problem)
     assert solution.base in policies
     assert solution.values.keys() == policies.keys()
+    found = {key: evaluate(problem, policy, **size) for key, policy in policies.items()}
+    for key, run in found.items():
+        exact = solution.values[key]
+        rounding = 1e-7 * (1.0 + abs(exact))
+        assert run.value == pytest.approx(exact, abs=3.0 * run.standard_error + rounding), key
+        # all policies meet the same random numbers, so a difference is much sharper than a value
+        apart = Evaluation(rewards=run.rewards - found["optimal"].rewards)
+        expected = exact - solution.values["optimal"]
+        tolerance = 3.0 * apart.standard_error + rounding
+        assert apart.value == pytest.approx(expected, abs=tolerance), key
+
+
+@every_problem
+def test_simulated_values_agree_with_the_exact_ones(problem):
     n_steps = 300 if problem.continuing else 10
-    for policy_name, policy in policies.items():
-        found = evaluate(problem, policy, n_envs=200, n_steps=n_steps, seed=11, burn_in=100)
-        exact = solution.values[policy_name]
-        tolerance = 3.0 * found.standard_error + 1e-7 * (1.0 + abs(exact))
-        assert found.value == pytest.approx(exact, abs=tolerance), policy_name
+    check_simulation(problem, n_envs=200, n_steps=n_steps, seed=11, burn_in=100)
 
 
 @every_problem
@@ -345,13 +356,8 @@ def test_cost_scale_is_checked_and_travels_with_the_state():
 @pytest.mark.verify
 @every_problem
 def test_simulated_values_agree_with_the_exact_ones_over_millions_of_steps(problem):
-    solution, policies = solved(problem)
     n_steps = 3000 if problem.continuing else 100
-    for policy_name, policy in policies.items():
-        found = evaluate(problem, policy, n_envs=2000, n_steps=n_steps, seed=23, burn_in=300)
-        exact = solution.values[policy_name]
-        tolerance = 3.0 * found.standard_error + 1e-7 * (1.0 + abs(exact))
-        assert found.value == pytest.approx(exact, abs=tolerance), policy_name
+    check_simulation(problem, n_envs=2000, n_steps=n_steps, seed=23, burn_in=300)
 
 
 @pytest.mark.verify
