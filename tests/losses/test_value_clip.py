@@ -238,6 +238,25 @@ def test_mass_that_leaves_the_grid_is_made_up_for() -> None:
     assert held.probs()[0, 0].item() == pytest.approx(0.5, abs=1e-5)
 
 
+@pytest.mark.parametrize("mode", [MeanClip(range=0.05), MeanAndVarianceClip(range=0.05)])
+def test_gradient_where_the_shift_is_solved_for(mode: MeanClip | MeanAndVarianceClip) -> None:
+    support, one = torch.linspace(-1, 1, 9, dtype=torch.float64), torch.tensor(1.0).double()
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 9, generator=draw, dtype=torch.float64).requires_grad_()
+    # The old law sits at the lower end, so that much of the new mass is pushed off the grid.
+    old = CategoricalValues((-3 * support).expand(3, 9).log_softmax(-1), support, one)
+    atoms, weights = target(1, 3)
+
+    def rows(x: Tensor) -> Tensor:
+        new = CategoricalValues(x.log_softmax(-1), support, one)
+        return mode.held(new, old).loss(atoms / 10, weights)
+
+    new = CategoricalValues(logits.log_softmax(-1), support, one)
+    plain = new.affine(old.mean() + 0.05 - new.mean(), torch.ones(3).double())
+    assert ((plain.mean() - old.mean() - 0.05).abs() > 0.01).all()
+    assert torch.autograd.gradcheck(rows, (logits,))
+
+
 @catalogue("F65")
 @pytest.mark.parametrize(("mode", "critic"), PAIRS)
 def test_leading_axes_and_empty_batches(mode: type, critic: type) -> None:
