@@ -1,4 +1,5 @@
 import dataclasses
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,14 @@ def test_arrays_are_read_only_copies() -> None:
         bars.close[0] = 1.0
     with pytest.raises(dataclasses.FrozenInstanceError):
         bars.close = close  # type: ignore[misc]
+
+
+def test_bars_travel_between_processes_and_stay_read_only() -> None:
+    bars = two_symbols()
+    again = pickle.loads(pickle.dumps(bars))
+    assert again.fingerprint() == bars.fingerprint()
+    with pytest.raises(ValueError, match="read-only"):
+        again.close[0] = 1.0
 
 
 def test_of_gives_one_symbol_alone() -> None:

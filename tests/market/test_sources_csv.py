@@ -1,5 +1,6 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from quantail.config_file import parse_config, write_config
 from quantail.errors import ConfigError, DataError
 from quantail.market.bars import Bars
 from quantail.market.calendars import Weekdays
+from quantail.market.checks import DataChecks
 from quantail.market.repair import Repair
 from quantail.market.sources import CsvSource, SourceConfig, SyntheticSource
 from tests.market.bar_tables import bar_table
@@ -79,8 +81,37 @@ def test_unusual_names_are_named_in_the_config(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="no column for close"):
         CsvSource(path=str(file), columns={"close": "PX", "time": "when"}).load()
-    with pytest.raises(DataError, match="columns: must name some of symbol, time.*had closing"):
-        CsvSource(path=str(file), columns={"closing": "PX_LAST"}).load()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"columns": {"closing": "PX"}}, "columns: must name some of symbol, time.*had closing"),
+        ({"columns": {"volume": "V"}, "volume": False}, "columns: names a column for volume"),
+        ({"columns": {"symbol": "S"}, "symbol": "AAA"}, "columns: names a column for symbol"),
+        (
+            {"repair": Repair(splits="apply"), "checks": DataChecks(splits="real")},
+            'repair.splits: has no effect with checks.splits "real"',
+        ),
+        (
+            {"repair": Repair(gaps="fill"), "checks": DataChecks(gaps="allow")},
+            'checks.gaps: has no effect with repair.gaps "fill"',
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        CsvSource(path="x", **settings)
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path, bar_table())
+    assert (
+        CsvSource(path="~/AAA.csv").load().n_bars == CsvSource(path="~/*.csv").load().n_bars == 50
+    )
 
 
 def test_two_columns_for_one_thing_are_refused(tmp_path: Path) -> None:

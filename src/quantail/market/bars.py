@@ -73,6 +73,10 @@ class Bars:
             problems += find_problems(rows, self.interval, self.calendar, self.checks)
         refuse(problems)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, so that copies sent to other processes are read-only too.
+        return _rebuild, ({field.name: getattr(self, field.name) for field in fields(self)},)
+
     @property
     def n_bars(self) -> int:
         """Rows of all symbols together."""
@@ -211,6 +215,10 @@ class Bars:
             )
         if not self.interval > np.timedelta64(0, "ns"):
             raise DataError(f"interval must be longer than nothing; was {self.interval}.")
+
+
+def _rebuild(values: dict[str, Any]) -> Bars:
+    return Bars(**values)
 
 
 def infer_interval(symbol: NDArray[Any], time: TimeArray) -> np.timedelta64:

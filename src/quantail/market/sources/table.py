@@ -58,9 +58,15 @@ class TableRules:
     """What may be repaired, and is then logged; nothing by default."""
 
     def check(self) -> None:
-        """Refuse an interval that cannot be read."""
+        """Refuse an interval that cannot be read, and findings both repaired and declared real."""
         if self.interval is not None:
             parse_interval(self.interval)
+        if self.repair.splits == "apply" and self.checks.splits == "real":
+            message = 'has no effect with checks.splits "real"; give one of the two'
+            raise ConfigError([ConfigProblem("repair.splits", message)])
+        if self.repair.gaps == "fill" and self.checks.gaps == "allow":
+            message = 'has no effect with repair.gaps "fill"; give one of the two'
+            raise ConfigError([ConfigProblem("checks.gaps", message)])
 
 
 @config
@@ -81,8 +87,16 @@ class FileRules(TableRules):
     """Whether 01/02/2024 is February; "detect" reads it off the data and refuses when it cannot."""
 
     def check(self) -> None:
-        """Refuse an unknown time zone, and what every table refuses."""
+        """Refuse an unknown time zone and columns that cannot be meant; and what tables refuse."""
         TableRules.check(self)
+        named = set(self.columns or {})
+        if not named <= set(_NAMES):
+            message = f"must name some of {', '.join(_NAMES)}; had {', '.join(named - set(_NAMES))}"
+            raise ConfigError([ConfigProblem("columns", message)])
+        for name, given in (("volume", not self.volume), ("symbol", self.symbol is not None)):
+            if name in named and given:
+                message = f"names a column for {name}, which the setting {name} rules out"
+                raise ConfigError([ConfigProblem("columns", f"{message}; remove one")])
         if self.timezone is not None:
             check_timezone(self.timezone)
 
@@ -122,14 +136,14 @@ def to_bars(frame: pd.DataFrame, rules: TableRules) -> Bars:
 
 def find_files(path: str, suffixes: Sequence[str]) -> list[Path]:
     """Return the files that a path, folder or pattern names, sorted by name."""
-    given = Path(path)
+    given = Path(path).expanduser()
     if given.is_file():
         return [given]
     if given.is_dir():
         found = [file for file in given.iterdir() if file.name.lower().endswith(tuple(suffixes))]
     else:
         anchor = Path(given.anchor) if given.is_absolute() else Path()
-        pattern = str(given.relative_to(given.anchor)) if given.is_absolute() else path
+        pattern = str(given.relative_to(given.anchor)) if given.is_absolute() else str(given)
         found = [file for file in anchor.glob(pattern) if file.is_file()]
     if not found:
         raise DataError(
@@ -193,11 +207,6 @@ def find_columns(header: Sequence[str], rules: FileRules, where: str) -> dict[st
         DataError: When a needed column is missing, or two columns could be the same.
     """
     given = dict(rules.columns or {})
-    unknown = sorted(set(given) - set(_NAMES))
-    if unknown:
-        raise DataError(
-            f"columns: must name some of {', '.join(_NAMES)}; had {', '.join(unknown)}."
-        )
     found: dict[str, list[int]] = {name: [] for name in _NAMES}
     for place, title in enumerate(header):
         plain = _plain(title)

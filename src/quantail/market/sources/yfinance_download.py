@@ -62,6 +62,7 @@ class YFinanceSource(TableRules):
 
     def check(self) -> None:
         """Refuse instants and addresses that cannot be read, and an empty span."""
+        TableRules.check(self)
         first, last = parse_instant(self.start, "start"), parse_instant(self.stop, "stop")
         if not first < last:
             raise ConfigError([ConfigProblem("stop", f"must be after start; was {self.stop!r}")])
