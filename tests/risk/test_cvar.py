@@ -139,10 +139,12 @@ def test_categorical_law_with_shared_atoms(rows: tuple[int, ...]) -> None:
 
 
 def test_single_precision_levels_on_a_step() -> None:
-    # 20 equal weights in float32 sum to 0.05, 0.7, ... only up to rounding.
-    atoms, weights = torch.arange(20.0), torch.full((20,), 0.05)
-    assert [quantile(atoms, weights, k / 20).item() for k in range(1, 21)] == list(range(20))
-    assert cvar(atoms, weights, 1.0).item() == pytest.approx(9.5, rel=1e-6)
+    # In float32 1/25 is rounded down and 1/20 up, so sums miss k/25 from below, k/20 from above.
+    for count in (20, 25):
+        atoms, weights = torch.arange(float(count)), torch.full((count,), 1 / count)
+        levels = [k / count for k in range(1, count + 1)]
+        assert [quantile(atoms, weights, tau).item() for tau in levels] == list(range(count))
+        assert cvar(atoms, weights, 1.0).item() == pytest.approx((count - 1) / 2, rel=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1])
@@ -192,8 +194,8 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 @catalogue("F33")
 def test_a_level_below_the_first_cell_warns() -> None:
     weights = torch.full((21,), 1 / 21)
-    with pytest.warns(QuantailWarning, match=r"cvar_alpha = 0\.02 is smaller than the first cell"):
-        warn_if_coarse(weights, 0.02)
+    with pytest.warns(QuantailWarning, match=r"cvar_alpha = 0\.04 is smaller than the first cell"):
+        warn_if_coarse(weights, 0.04)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_if_coarse(weights, 0.05)
