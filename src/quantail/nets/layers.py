@@ -1,20 +1,21 @@
 """Feed-forward building blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the usual name
 
 Activation: TypeAlias = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 
-_ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "leaky_relu": nn.LeakyReLU,
-    "elu": nn.ELU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
+_ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "tanh": torch.tanh,
+    "relu": F.relu,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
 }
 
 
@@ -26,15 +27,22 @@ def orthogonal_linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
     return layer
 
 
-class Mlp(nn.Sequential):
+class Mlp(nn.Module):
     """Linear layers with an activation after each; nothing at all for no sizes."""
 
     def __init__(self, input_size: int, sizes: Sequence[int], activation: Activation) -> None:
-        layers: list[nn.Module] = []
-        for inputs, outputs in zip([input_size, *sizes], sizes, strict=False):
-            layers += [orthogonal_linear(inputs, outputs, 2**0.5), _ACTIVATIONS[activation]()]
-        super().__init__(*layers)
+        super().__init__()
+        pairs = zip([input_size, *sizes], sizes, strict=False)
+        self.layers = nn.ModuleList(orthogonal_linear(i, o, gain=2**0.5) for i, o in pairs)
+        self.activation = _ACTIVATIONS[activation]
         self.output_size = sizes[-1] if sizes else input_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [..., output_size]."""
+        for layer in self.layers:
+            # Not layer(x): in acting, calls of modules cost as much as their arithmetic.
+            x = self.activation(F.linear(x, layer.weight, layer.bias))  # type: ignore[arg-type]
+        return x
 
 
 class _ScaleGradient(torch.autograd.Function):

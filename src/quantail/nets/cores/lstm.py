@@ -64,9 +64,10 @@ class LstmCore(Core):
     def forward(self, x: Tensor, state: CoreState, starts: Tensor) -> tuple[Tensor, CoreState]:
         """Read a sequence; see :class:`Core`."""
         keep = keep_mask(starts, x.dtype)
+        hidden, cell = state
         hiddens, cells = [], []
-        for layer, hidden, cell in zip(self.layers, *state, strict=True):
-            x, last_cell = layer(x, hidden, cell, keep)
+        for k, layer in enumerate(self.layers):
+            x, last_cell = layer(x, hidden[k], cell[k], keep)
             hiddens.append(x[-1])
             cells.append(last_cell)
         return x, (stacked(hiddens), stacked(cells))

@@ -166,9 +166,8 @@ class QuantileHead(CriticHead[QuantileValues]):
 
     def forward(self, latent: Tensor) -> QuantileValues:
         """Return the staircase of each row."""
-        out = self.linear(latent)
-        gaps = F.softplus(out[..., 2:]) * out[..., 1:2].exp()
-        normalized = out[..., :1] + gaps @ self.spread
+        mean, log_spread, gaps = self.linear(latent).split_with_sizes((1, 1, len(self.spread)), -1)
+        normalized = mean + (F.softplus(gaps) * log_spread.exp()) @ self.spread
         quantiles = normalized * self.scale.std + self.scale.mean
         return QuantileValues(quantiles, self.levels, self.weights, self.scale.std, self.kappa)
 
