@@ -132,16 +132,18 @@ def trade_units_nb(
     fraction = wanted / equity
     reduces = side * fraction < 0.0
     largest_size = abs(held) if reduces else abs(gap)
-    rate = trade_rate_nb(fee, half, impact, min(largest_size / price, max_units))
+    smallest_size = abs(held) if held * wanted < 0.0 else 0.0
+    per_price = 1.0 / price
+    rate = trade_rate_nb(fee, half, impact, min(largest_size * per_price, max_units))
     room = 1.0 + side * fraction * rate
     # Where costs would eat the equity, a position is closed and neither reduced nor turned.
-    size = min(abs(gap) / room, largest_size) if room > 0.0 else largest_size
-    size = max(size, abs(held)) if held * wanted < 0.0 else size
-    trade = side * size / price
+    size = abs(gap) / room if room > 0.0 else largest_size
+    size = max(min(size, largest_size), smallest_size)
+    trade = side * size * per_price
     if unit_step > 0.0:
         trade = whole_steps_nb(units + trade, unit_step) - units
     asked = abs(trade)
-    largest = min(max_units, max_turnover * equity / price)
+    largest = min(max_units, max_turnover * equity * per_price)
     limited = asked > largest
     if limited:
         trade = math.copysign(largest, trade)
@@ -157,13 +159,12 @@ def trade_units_nb(
 def entry_price_nb(units: float, entry: float, trade: float, price: float) -> float:
     """Return the average price of the position after a trade, without costs.
 
-    A growing position averages, a shrinking one keeps its price, a new or turned one takes
-    ``price``. Written without branches: the side of a trade is a coin flip to the processor.
+    entry' = entry + (price - entry) · clip(trade / (units + trade), 0, 1): a growing position
+    averages, a shrinking one keeps its price (share below 0), a new or turned one takes ``price``
+    (share 1 or more). No branch, as the side of a trade is a coin flip to the processor.
     """
-    after = units + trade
-    average = (units * entry + trade * price) / after
-    kept = average if units * trade > 0.0 else entry
-    return price if units * after <= 0.0 else kept
+    share = trade / (units + trade)
+    return entry + (price - entry) * min(1.0, max(0.0, share))
 
 
 @helper

@@ -95,7 +95,8 @@ def end_nb(
     final_observation: Float32Array, episode: FloatArray,
 ) -> None:  # fmt: skip
     """Keep the last observation of an episode and write its summary, in the order of EPISODE."""
-    final_observation[i, :] = observation[i, :]
+    for k in range(observation.shape[1]):  # a slice assignment would take 3 s more to compile
+        final_observation[i, k] = observation[i, k]
     episode[i, 0] = values[i, at.EPISODE_REWARD]
     episode[i, 1] = counts[i, at.STEP]
     episode[i, 2] = values[i, at.EQUITY]

@@ -26,7 +26,7 @@ class DifferentialSharpe:
     eta: Annotated[float, Gt(0), Lt(1)] = 0.01
     """Weight of the latest return in the moving averages."""
     minimum_variance: Annotated[float, Gt(0)] = 1e-6
-    """No reward while the variance is below: at the start it is close to 0, and D without bounds."""
+    """No reward while the variance is below: at the start it is near 0, and D without bounds."""
     code: ClassVar[int] = 2
 
     def parameters(self) -> tuple[float, float, float]:
