@@ -85,7 +85,7 @@ def trace(env, actions):
     ]
 
 
-def check_simulation(problem, **size):
+def check_simulation(problem, errors=3.0, **size):
     """Compare simulated values with exact ones, and paired differences with exact differences."""
     solution, policies = solved(problem)
     assert solution.base in policies
@@ -94,11 +94,11 @@ def check_simulation(problem, **size):
     for key, run in found.items():
         exact = solution.values[key]
         rounding = 1e-7 * (1.0 + abs(exact))
-        assert run.value == pytest.approx(exact, abs=3.0 * run.standard_error + rounding), key
+        assert run.value == pytest.approx(exact, abs=errors * run.standard_error + rounding), key
         # all policies meet the same random numbers, so a difference is much sharper than a value
         apart = Evaluation(rewards=run.rewards - found["optimal"].rewards)
         expected = exact - solution.values["optimal"]
-        tolerance = 3.0 * apart.standard_error + rounding
+        tolerance = errors * apart.standard_error + rounding
         assert apart.value == pytest.approx(expected, abs=tolerance), key
 
 
@@ -356,8 +356,10 @@ def test_cost_scale_is_checked_and_travels_with_the_state():
 @pytest.mark.verify
 @every_problem
 def test_simulated_values_agree_with_the_exact_ones_over_millions_of_steps(problem):
+    # Some 120 comparisons: at 3 standard errors one in three runs would fail by chance, at 4 one in
+    # a hundred, and 4 here are still narrower than 3 in the short test.
     n_steps = 3000 if problem.continuing else 100
-    check_simulation(problem, n_envs=2000, n_steps=n_steps, seed=23, burn_in=300)
+    check_simulation(problem, errors=4.0, n_envs=2000, n_steps=n_steps, seed=23, burn_in=300)
 
 
 @pytest.mark.verify
