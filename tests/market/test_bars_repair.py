@@ -1,4 +1,5 @@
 import logging
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,21 @@ def test_reverse_splits_are_applied_too() -> None:
     bars = Bars.from_frame(raw, repair=Repair(splits="apply"))
     assert bars.close == pytest.approx(table["close"].to_numpy(), rel=1e-12)
     assert bars.volume == pytest.approx(table["volume"].to_numpy(), rel=1e-12)
+
+
+def test_splits_of_impossible_prices_are_left_to_the_refusal() -> None:
+    raw = bar_table(40)
+    raw.loc[:29, PRICES] *= 2.0
+    raw.loc[5, "close"] = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match=r"1 value\(s\) of close"):
+            Bars.from_frame(raw, repair=Repair(splits="apply"))
+
+
+def test_a_table_of_bad_rows_alone_leaves_nothing() -> None:
+    with pytest.raises(DataError, match="the table holds no bar"):
+        Bars.from_frame(bar_table().assign(close=-1.0), repair=Repair(bad_rows="drop"))
 
 
 def test_a_move_declared_real_is_not_repaired_as_a_split() -> None:

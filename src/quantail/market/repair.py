@@ -162,8 +162,12 @@ def _apply_splits(symbol: str, rows: pd.DataFrame, context: _Context) -> "_Step"
     """Restate earlier rows in today's shares: price / Π later ratios, volume · Π later ratios."""
     if context.repair.splits == "refuse" or rows.empty:
         return rows, []
+    columns = _columns(rows)
+    # Ratios of impossible prices mean nothing; the bars' constructor will refuse them.
+    if any(bad_value(name, values).any() for name, values in columns.items()):
+        return rows, []
     time = rows["time"].to_numpy("datetime64[ns]")
-    ratios = split_ratios(SymbolRows(symbol, time, _columns(rows)), context.checks)
+    ratios = split_ratios(SymbolRows(symbol, time, columns), context.checks)
     found = ratios != 1.0
     if not found.any():
         return rows, []

@@ -3,8 +3,8 @@
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -25,6 +25,7 @@ from quantail.market.sources.table import (
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".txt")
+_BLANK_LINE: Final = re.compile(r"\n[^\S\n]*\n")
 _LEAST_COLUMNS: Final = 5
 """Time, open, high, low, close."""
 
@@ -58,17 +59,13 @@ class CsvSource(FileRules):
 
 def read_table(file: Path, rules: CsvSource) -> pa.Table:
     """Read one CSV file as text, every row with as many fields as the header."""
-    data = _unpacked(read_bytes(file), file)
-    lines = _lines(data, file, rules)
-    header_line = lines[0].decode("utf-8")
+    header_line, body = _header_and_body(_unpacked(read_bytes(file), file), file, rules)
     delimiter = _delimiter(header_line, file, rules)
     header = next(csv.reader([header_line], delimiter=delimiter))
-    body = b"\n".join(lines[1:]) + b"\n"
-    if len(lines) == 1:
-        return pa.table(
-            {str(place): pa.array([], pa.string()) for place in range(len(header))}
-        ).rename_columns(header)
     places = [str(place) for place in range(len(header))]
+    lines = body.count(b"\n")
+    if not lines:
+        return pa.table([pa.array([], pa.string())] * len(header), names=header)
     try:
         table = arrow_csv.read_csv(
             io.BytesIO(body),
@@ -83,10 +80,10 @@ def read_table(file: Path, rules: CsvSource) -> pa.Table:
             f"{file}: every row must have {len(header)} fields, as the header has; {error}. The "
             "file is cut off or damaged, or delimiter must be given."
         ) from error
-    if table.num_rows != len(lines) - 1:
+    if table.num_rows != lines:
         raise DataError(
-            f"{file}: {len(lines) - 1} lines gave {table.num_rows} rows; a quote is open or a "
-            "field holds a line break. Write one bar per line."
+            f"{file}: {lines} lines gave {table.num_rows} rows; a quote is open or a field holds a "
+            "line break. Write one bar per line."
         )
     if rules.decimal == ",":
         table = _with_decimal_points(table)
@@ -102,8 +99,8 @@ def _unpacked(data: bytes, file: Path) -> bytes:
         raise DataError(f"{file}: is damaged as a gzip file: {error}. Fetch it again.") from error
 
 
-def _lines(data: bytes, file: Path, rules: CsvSource) -> Sequence[bytes]:
-    """Return the lines that are not blank, header first."""
+def _header_and_body(data: bytes, file: Path, rules: CsvSource) -> tuple[str, bytes]:
+    """Return the header line and the lines after it, none of them blank, each one ended."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -112,15 +109,20 @@ def _lines(data: bytes, file: Path, rules: CsvSource) -> Sequence[bytes]:
     if "\0" in text:
         raise DataError(f"{file}: holds a NUL byte, so it is no text. Save the file as UTF-8 CSV.")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    lines = [line for line in text.split("\n")[rules.skip_lines :] if line.strip()]
-    if not lines:
+    for _ in range(rules.skip_lines):
+        text = text.partition("\n")[2]
+    is_ended = text.endswith("\n")
+    if not is_ended or text[:1].isspace() or _BLANK_LINE.search(text):
+        text = "".join(f"{line}\n" for line in text.split("\n") if line.strip())
+    if not text:
         raise DataError(f"{file}: is empty; a header and at least one row are needed.")
-    if rules.final_newline == "required" and not text.endswith("\n"):
+    if rules.final_newline == "required" and not is_ended:
         raise DataError(
-            f"{file}: the last line does not end, so it may be cut off: {lines[-1][-60:]!r}. Fetch "
+            f"{file}: the last line does not end, so it may be cut off: {text[-61:-1]!r}. Fetch "
             'the file again, or set final_newline to "optional" if it is whole.'
         )
-    return [line.encode() for line in lines]
+    header, _, body = text.partition("\n")
+    return header, body.encode()
 
 
 def _delimiter(header: str, file: Path, rules: CsvSource) -> str:
