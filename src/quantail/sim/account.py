@@ -120,14 +120,13 @@ def trade_units_nb(
 
     so a purchase leaves room for its own costs, and the limit holds after them. c is taken at an
     upper bound of the size (slippage grows with size): |Δ₀| when the trade shrinks by its costs,
-    the whole position when it reduces one.
+    the whole position when it reduces one. A NaN target is no order. Every condition selects a
+    value and none branches, so that the loop over accounts is compiled to vector instructions.
     """
-    equity = cash + units * price
     held = units * price
+    equity = cash + held
     wanted = min(max_notional, max(-max_notional, target * equity))
     gap = wanted - held
-    if abs(gap) <= 1e-12 * equity:  # rounding of an exact position is no order
-        return 0.0, False
     side = math.copysign(1.0, gap)
     fraction = wanted / equity
     reduces = side * fraction < 0.0
@@ -142,17 +141,17 @@ def trade_units_nb(
     trade = side * size * per_price
     if unit_step > 0.0:
         trade = whole_steps_nb(units + trade, unit_step) - units
-    asked = abs(trade)
     largest = min(max_units, max_turnover * equity * per_price)
-    limited = asked > largest
-    if limited:
-        trade = math.copysign(largest, trade)
-        if unit_step > 0.0:
-            trade = whole_steps_nb(trade, unit_step)
+    limited = abs(trade) > largest
+    trade = math.copysign(min(abs(trade), largest), trade)
+    if unit_step > 0.0:
+        trade = whole_steps_nb(trade, unit_step)
     notional = abs(trade) * price
-    if notional < minimum_notional or notional < minimum_trade * equity:
-        return 0.0, limited or notional > 0.0
-    return trade, limited
+    unsent = (notional < minimum_notional) | (notional < minimum_trade * equity)
+    # The rounding of an exact position is no order.
+    idle = (target != target) | (abs(gap) <= 1e-12 * equity)  # noqa: PLR0124 - NaN
+    trade = 0.0 if unsent | idle else trade
+    return trade, (limited | (unsent & (notional > 0.0))) & (not idle)
 
 
 @helper

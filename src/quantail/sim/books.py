@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quantail.sim.account import entry_price_nb, is_ruined_nb, trade_units_nb
+from quantail.sim.account import entry_price_nb, is_ruined_nb
 from quantail.sim.compiled import helper
 from quantail.sim.parameters import Parameters
 from quantail.sim.state import BANKRUPT, LIQUIDATED, NOT_ENDED
@@ -67,7 +67,6 @@ class Passage(NamedTuple):
     account: Account
     entries: Entries
     ended: int
-    limited: bool
     position_at_fill: float
     """NaN without a fill."""
 
@@ -141,33 +140,26 @@ def move_price_nb(e: Entries, units: float, change: float) -> Entries:
 
 
 @helper
-def advance_nb(before: Account, venue: Venue, move: Move, due: float, par: Parameters) -> Passage:
+def advance_nb(before: Account, venue: Venue, move: Move, trade: float, par: Parameters) -> Passage:
     """Take one account from the close of its bar to the close of the next one.
 
-    Order of events: the price goes to the fill price; a ruined account is closed there, else the
-    order that is due (NaN: none) fills; holding is charged; the price goes to the close; a ruined
-    account is closed there.
+    Order of events: the price goes to the fill price; a ruined account is closed there, else
+    ``trade`` is filled; holding is charged; the price goes to the close; a ruined account is closed
+    there.
     """
     margin, least = par.maintenance_margin, par.least_equity
     a = before
     e = Entries(before.units * (move.fill - move.mark), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     if is_ruined_nb(a.cash, a.units, move.fill, margin, least):
         a, e, ended = liquidate_nb(a, e, venue, move.fill, par)
-        return Passage(a, e, ended, False, np.nan)
-    limited = False
+        return Passage(a, e, ended, np.nan)
     position = np.nan
-    if not math.isnan(due):
-        trade, limited = trade_units_nb(
-            a.cash, a.units, move.fill, due, venue.fee, venue.half_spread, venue.impact,
-            venue.max_units, par.max_notional, par.max_turnover, par.minimum_notional,
-            par.minimum_trade, par.unit_step,
-        )  # fmt: skip
-        if trade != 0.0:
-            a, e = execute_nb(a, e, venue, trade, move.fill)
-            position = a.units * move.fill / (a.cash + a.units * move.fill)
+    if trade != 0.0:
+        a, e = execute_nb(a, e, venue, trade, move.fill)
+        position = a.units * move.fill / (a.cash + a.units * move.fill)
     a, e = carry_nb(a, e, move, before, par)
     e = move_price_nb(e, a.units, move.close - move.fill)
     ended = NOT_ENDED
     if is_ruined_nb(a.cash, a.units, move.close, margin, least):
         a, e, ended = liquidate_nb(a, e, venue, move.close, par)
-    return Passage(a, e, ended, limited, position)
+    return Passage(a, e, ended, position)

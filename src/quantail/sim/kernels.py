@@ -1,7 +1,7 @@
 """The compiled step over all accounts: arrive, order, trade, score, observe.
 
 Each stage is one loop over the accounts; what a stage finds out for the next one stands in the
-``draft``, one row per account.
+``draft``, one row per quantity, so that the arithmetic of order sizes runs on vectors.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ import numpy as np
 
 from quantail.sim import market_rows as of
 from quantail.sim import state as at
+from quantail.sim.account import trade_units_nb
 from quantail.sim.actions import first_bad_action_nb, target_nb
 from quantail.sim.books import Account, Move, Venue, advance_nb
 from quantail.sim.compiled import kernel, loop
@@ -20,15 +21,25 @@ from quantail.sim.rewards import Outcome, reward_nb
 from quantail.sim.stress import gap_factor_nb, next_row_nb
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
-# columns of the draft [N, 8]
+# rows of the draft [15, N + 8]
 D_FILL: Final = 0
 D_CLOSE: Final = 1
 D_FUNDING: Final = 2
 D_YEARS: Final = 3
-D_FILL_ROW: Final = 4
+D_BAR: Final = 4  # row of the bar of the fill
 D_DUE: Final = 5  # target of the order that fills in this step, NaN without one
-D_FETCHED: Final = 6
-N_DRAFT: Final = 8
+D_HALF_SPREAD: Final = 6
+D_IMPACT: Final = 7
+D_MAX_UNITS: Final = 8
+D_CASH: Final = 9
+D_UNITS: Final = 10
+D_TRADE: Final = 11  # units traded
+D_LIMITED: Final = 12
+D_FEE: Final = 13
+D_FETCHED: Final = 14
+N_DRAFT: Final = 15
+DRAFT_PADDING: Final = 8
+"""Rows a power of two apart would fall onto the same places of the cache."""
 
 
 @loop
@@ -60,13 +71,22 @@ def arrive_all_nb(
                 funding += market[missed, of.FUNDING]
                 years += market[missed, of.YEARS]
         counts[i, at.ROW] = arrival
-        draft[i, D_FILL] = values[i, at.MARK] if par.fill_at_mark > 0.0 else fill
-        draft[i, D_FILL_ROW] = row if par.fill_at_mark > 0.0 else arrival
-        draft[i, D_CLOSE] = close
-        draft[i, D_FUNDING] = funding
-        draft[i, D_YEARS] = years
+        bar, scale = arrival, values[i, at.COST_SCALE]
+        if par.fill_at_mark > 0.0:
+            bar, fill = row, values[i, at.MARK]
+        draft[D_FILL, i] = fill
+        draft[D_CLOSE, i] = close
+        draft[D_FUNDING, i] = funding
+        draft[D_YEARS, i] = years
+        draft[D_BAR, i] = bar
+        draft[D_FEE, i] = par.fee * scale
+        draft[D_HALF_SPREAD, i] = market[bar, of.HALF_SPREAD] * scale
+        draft[D_IMPACT, i] = market[bar, of.IMPACT] * scale
+        draft[D_MAX_UNITS, i] = market[bar, of.MAX_UNITS]
+        draft[D_CASH, i] = values[i, at.CASH]
+        draft[D_UNITS, i] = values[i, at.UNITS]
         if has_features:  # fetches the row into the cache, many at once in this short loop
-            draft[i, D_FETCHED] = features[arrival, 0]
+            draft[D_FETCHED, i] = features[arrival, 0]
 
 
 @loop
@@ -96,7 +116,7 @@ def order_all_nb(
         record[i, at.R_REQUESTED] = order
         record[i, at.R_BLOCKED] = 0.0
         sample_weight[i] = 1.0
-        if market[int(draft[i, D_FILL_ROW]), of.BLOCKED] > 0.0:
+        if market[int(draft[D_BAR, i]), of.BLOCKED] > 0.0:
             record[i, at.R_BLOCKED] = 1.0
             counts[i, at.BLOCKED_STEPS] += 1
             counts[i, at.ALL_BLOCKED] += 1
@@ -105,17 +125,32 @@ def order_all_nb(
                 sample_weight[i] = 0.0
                 for place in range(n_pending):
                     pending[i, place] = np.nan
-        draft[i, D_DUE] = order
+        draft[D_DUE, i] = order
         if n_pending > 0:  # the ring gives out what was put in n_pending steps ago
             place = counts[i, at.STEP] % n_pending
-            draft[i, D_DUE] = pending[i, place]
+            draft[D_DUE, i] = pending[i, place]
             pending[i, place] = order
 
 
 @loop
+def size_all_nb(n_envs: int, p: FloatArray, draft: FloatArray) -> None:
+    """Draft the units that every account trades; those of resting accounts are never read."""
+    par = unpack_nb(p)
+    for i in range(n_envs):
+        trade, limited = trade_units_nb(
+            draft[D_CASH, i], draft[D_UNITS, i], draft[D_FILL, i], draft[D_DUE, i],
+            draft[D_FEE, i], draft[D_HALF_SPREAD, i], draft[D_IMPACT, i], draft[D_MAX_UNITS, i],
+            par.max_notional, par.max_turnover, par.minimum_notional, par.minimum_trade,
+            par.unit_step,
+        )  # fmt: skip
+        draft[D_TRADE, i] = trade
+        draft[D_LIMITED, i] = limited
+
+
+@loop
 def trade_all_nb(
-    values: FloatArray, counts: IntArray, market: FloatArray, p: FloatArray, draft: FloatArray,
-    record: FloatArray, end_reason: at.CodeArray,
+    values: FloatArray, counts: IntArray, p: FloatArray, draft: FloatArray, record: FloatArray,
+    end_reason: at.CodeArray,
 ) -> None:  # fmt: skip
     """Fill, carry and value every running account; write its books."""
     par = unpack_nb(p)
@@ -123,26 +158,26 @@ def trade_all_nb(
         end_reason[i] = at.NOT_ENDED
         record[i, at.R_EQUITY_BEFORE] = values[i, at.EQUITY]
         if counts[i, at.STATUS] == at.RUNNING:
-            bar, scale = int(draft[i, D_FILL_ROW]), values[i, at.COST_SCALE]
             done = advance_nb(
-                Account(values[i, at.CASH], values[i, at.UNITS], values[i, at.ENTRY]),
+                Account(draft[D_CASH, i], draft[D_UNITS, i], values[i, at.ENTRY]),
                 Venue(
-                    par.fee * scale, market[bar, of.HALF_SPREAD] * scale,
-                    market[bar, of.IMPACT] * scale, market[bar, of.MAX_UNITS],
+                    draft[D_FEE, i], draft[D_HALF_SPREAD, i], draft[D_IMPACT, i],
+                    draft[D_MAX_UNITS, i],
                 ),
                 Move(
-                    values[i, at.MARK], draft[i, D_FILL], draft[i, D_CLOSE], draft[i, D_FUNDING],
-                    draft[i, D_YEARS],
+                    values[i, at.MARK], draft[D_FILL, i], draft[D_CLOSE, i], draft[D_FUNDING, i],
+                    draft[D_YEARS, i],
                 ),
-                draft[i, D_DUE], par,
+                draft[D_TRADE, i], par,
             )  # fmt: skip
             values[i, at.CASH] = done.account.cash
             values[i, at.UNITS] = done.account.units
             values[i, at.ENTRY] = done.account.entry
-            values[i, at.MARK] = draft[i, D_CLOSE]
-            values[i, at.EQUITY] = done.account.cash + done.account.units * draft[i, D_CLOSE]
+            values[i, at.MARK] = draft[D_CLOSE, i]
+            values[i, at.EQUITY] = done.account.cash + done.account.units * draft[D_CLOSE, i]
             end_reason[i] = done.ended
-            counts[i, at.ALL_LIMITED] += done.limited
+            limited = draft[D_LIMITED, i]
+            counts[i, at.ALL_LIMITED] += int(limited)
             traded = not np.isnan(done.position_at_fill)
             counts[i, at.TRADES] += traded
             counts[i, at.SINCE_TRADE] = 0 if traded else counts[i, at.SINCE_TRADE] + 1
@@ -156,7 +191,7 @@ def trade_all_nb(
             record[i, at.R_SHORTFALL] = done.entries.shortfall
             record[i, at.R_TRADED] = done.entries.traded
             record[i, at.R_POSITION_AT_FILL] = done.position_at_fill
-            record[i, at.R_LIMITED] = done.limited
+            record[i, at.R_LIMITED] = limited
         equity = values[i, at.EQUITY]
         notional = values[i, at.UNITS] * values[i, at.MARK]
         record[i, at.R_EQUITY] = equity
@@ -237,7 +272,8 @@ def step_nb(
         return bad
     arrive_all_nb(values, counts, streams, market, features, p, draft)
     order_all_nb(actions, levels, counts, pending, market, p, draft, record, sample_weight)
-    trade_all_nb(values, counts, market, p, draft, record, end_reason)
+    size_all_nb(actions.shape[0], p, draft)
+    trade_all_nb(values, counts, p, draft, record, end_reason)
     score_all_nb(values, counts, p, record, rewards, end_reason)
     observe_nb(0, actions.shape[0], values, counts, market, features, p, observation)
     finish_all_nb(

@@ -13,7 +13,7 @@ from quantail.sim.account_state import N_ACCOUNT_STATE
 from quantail.sim.actions import ContinuousActions, DiscreteActions, level_table
 from quantail.sim.config import SimConfig
 from quantail.sim.invariants import check_books
-from quantail.sim.kernels import N_DRAFT, reset_nb, step_nb
+from quantail.sim.kernels import DRAFT_PADDING, N_DRAFT, reset_nb, step_nb
 from quantail.sim.market_rows import FUNDING, MarketRows, prepare_market
 from quantail.sim.parameters import pack
 from quantail.sim.random import seed_streams
@@ -78,7 +78,7 @@ class MarketSim:
         self._parameters = pack(config, autoreset)
         self._levels = level_table(config.actions)
         self._actions = np.zeros(n_envs)
-        self._draft = np.zeros((n_envs, N_DRAFT))
+        self._draft = np.zeros((N_DRAFT, n_envs + DRAFT_PADDING))
         self.reset(seed)
 
     @property
