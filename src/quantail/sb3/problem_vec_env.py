@@ -40,7 +40,7 @@ class ProblemVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Take the step; an episode that ended leaves its last observation in its info."""
-        assert self._actions is not None, "step_async comes first"  # noqa: S101 - SB3 calls it so
+        assert self._actions is not None, "step_async comes first"
         result = self.problem.step(self._actions)
         self._actions = None
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
