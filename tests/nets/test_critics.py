@@ -19,6 +19,7 @@ from quantail.nets.critics import (
     ScalarCritic,
     ScalarValues,
 )
+from quantail.nets.critics.quantile import spread_of
 from tests.catalogue import catalogue
 
 INPUTS = 6
@@ -181,6 +182,30 @@ def test_laying_the_categorical_grid_anew_keeps_the_laws_closely(mean, std):
     torch.testing.assert_close(after.std(), before.std(), rtol=0.05, atol=0)
 
 
+@catalogue("X38")
+@pytest.mark.parametrize("config", CRITICS, ids=lambda config: config.kind)
+def test_predictions_recover_from_rewards_a_thousand_times_larger(config):
+    torch.manual_seed(0)
+    head = config.build(INPUTS)
+    optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
+    weights = torch.full((8,), 1 / 8)
+    errors, spreads = [], []
+    for update in range(16):
+        size = 1.0 if update < 6 else 1000.0
+        x = torch.randn(256, INPUTS)
+        atoms = size * (x[:, :1] + 0.5 * torch.randn(256, 8))
+        head.update_scale(atoms, weights, torch.ones(256))
+        for rows in torch.randperm(256).repeat(10).split(64):
+            optimizer.zero_grad()
+            head(x[rows]).loss(atoms[rows], weights).mean().backward()
+            optimizer.step()
+        law = head(x).detach()
+        errors.append((law.mean() / size - x[:, 0]).square().mean().sqrt().item())
+        spreads.append(law.std().mean().item() / size)
+    assert errors[15] < errors[5] + 0.02
+    assert spreads[15] == pytest.approx(spreads[5], rel=0.15)
+
+
 @every_critic
 def test_the_first_rollout_sets_the_scale_and_later_ones_are_averaged_in(config):
     head = type(config)(scale_rate=0.25).build(INPUTS)
@@ -274,6 +299,14 @@ def test_the_spread_of_a_point_has_gradient_zero():
     )
     law.std().sum().backward()
     assert quantiles.grad.abs().max() == 0
+
+
+def test_the_slope_of_a_small_spread_is_not_small():
+    log_spread = torch.tensor([-7.0, 0.0, 2.0], requires_grad=True)
+    spread = spread_of(log_spread)
+    torch.testing.assert_close(spread, log_spread.exp())
+    spread.sum().backward()
+    torch.testing.assert_close(log_spread.grad, log_spread.detach().exp().clamp(min=1.0))
 
 
 @given(st.floats(0.01, 30), st.integers(0, 1000))

@@ -35,8 +35,9 @@ from quantail.risk import cvar
 # center within this many of its deviations of the mean.
 _WIDEST, _NARROWEST, _FARTHEST = 2.0, 0.8, 0.5
 
-# Logits fall by this much per grid step beyond the old grid: mass there starts small, but can grow.
-_SLOPE_OUTSIDE = 1.0
+# Logits fall by 1 per grid step beyond the old grid, but by this much at most: mass there starts
+# small, and is not out of reach of learning after a great jump of the scale.
+_DEEPEST = 8.0
 
 # Probability below which a re-projected law's logarithm is not followed.
 _FLOOR = 1e-8
@@ -172,9 +173,9 @@ class CategoricalHead(CriticHead[CategoricalValues]):
         """Move the return scale, and lay the grid anew when it no longer fits.
 
         While the grid stays, every prediction stays. When it is laid anew for a scale up to twice
-        as large or as small, means move by 0.03 old deviations at most where laws are wider than a
-        grid step; after a greater jump by less than a step of the new grid. The first call lays the
-        grid without keeping predictions: nothing is learned yet.
+        as large or as small, means of laws wider than a grid step move by 0.03 old deviations at
+        most; after a greater jump, by 0.05 new deviations. The first call lays the grid without
+        keeping predictions: nothing is learned yet.
         """
         change = self.scale.update(atoms, weights, row_weights)
         if self.scale.rate == 0 or not int(self.scale.updates):
@@ -206,6 +207,8 @@ class CategoricalHead(CriticHead[CategoricalValues]):
         hats = (1 - (point.unsqueeze(1) - old).abs() / width).clamp(min=0)
         hats /= hats.sum(1, keepdim=True)
         steps_outside = (grid.double() - point).abs() / (old[1] - old[0])
+        # The nearest point takes the mass when none lies on the old grid.
+        steps_outside -= steps_outside.min()
         self.linear.weight.copy_(hats @ self.linear.weight.double())
         bias = hats @ self.linear.bias.double()
-        self.linear.bias.copy_(bias - _SLOPE_OUTSIDE * steps_outside)
+        self.linear.bias.copy_(bias - steps_outside.clamp(max=_DEEPEST))

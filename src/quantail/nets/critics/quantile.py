@@ -13,11 +13,12 @@ References:
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Generator, Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from quantail.config_class import config
@@ -29,6 +30,9 @@ from quantail.nets.critics.scalar import hold_within
 from quantail.nets.layers import orthogonal_linear
 from quantail.nets.rows import RowLaw
 from quantail.risk import cvar
+
+_LEAST_SLOPE = 1.0
+"""Of the spread by its logarithm, on the way back; see :func:`spread_of`."""
 
 _TAIL_CELLS = 8
 """Cells inside [0, alpha] from which CVaR of a normal law is right within 1 %."""
@@ -140,6 +144,33 @@ def weighted_std(atoms: Tensor, mean: Tensor, weights: Tensor) -> Tensor:
     return variance.clamp(min=torch.finfo(variance.dtype).tiny).sqrt()
 
 
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_spread: Tensor) -> Tensor:
+        spread = log_spread.exp()
+        ctx.save_for_backward(spread)
+        return spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (spread,) = ctx.saved_tensors
+        result: Tensor = gradient * spread.clamp(min=_LEAST_SLOPE)
+        return result
+
+
+def spread_of(log_spread: Tensor) -> Tensor:
+    """Return exp(c), with a slope of at least ``_LEAST_SLOPE`` on the way back.
+
+    After the return scale has grown a thousandfold, exp(c) is a thousand times too small and so
+    would be its gradient, far below what the optimizer's moments remember; the spread would not
+    recover. A steeper slope has the same sign and the same zeros. It also lets rows of little
+    spread learn it as quickly, in proportion, as rows of much spread.
+    """
+    result: Tensor = _Spread.apply(log_spread)  # type: ignore[no-untyped-call]
+    return result
+
+
 class QuantileHead(CriticHead[QuantileValues]):
     """One linear layer with the outputs mean, log spread and Q - 1 gaps."""
 
@@ -167,7 +198,7 @@ class QuantileHead(CriticHead[QuantileValues]):
     def forward(self, latent: Tensor) -> QuantileValues:
         """Return the staircase of each row."""
         mean, log_spread, gaps = self.linear(latent).split_with_sizes((1, 1, len(self.spread)), -1)
-        normalized = mean + (F.softplus(gaps) * log_spread.exp()) @ self.spread
+        normalized = mean + (F.softplus(gaps) * spread_of(log_spread)) @ self.spread
         quantiles = normalized * self.scale.std + self.scale.mean
         return QuantileValues(quantiles, self.levels, self.weights, self.scale.std, self.kappa)
 
