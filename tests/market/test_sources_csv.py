@@ -217,8 +217,15 @@ def test_a_whole_file_without_a_last_line_break_needs_a_word(tmp_path: Path) -> 
 def test_other_line_endings_a_byte_order_mark_and_blank_lines(tmp_path: Path, ending: str) -> None:
     file = write(tmp_path, bar_table())
     lines = file.read_text().splitlines()
-    text = ending.join(["", *lines[:3], "", *lines[3:], ""])
+    text = ending.join([*lines[:3], "", *lines[3:], ""])
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert same(CsvSource(path=str(file)).load(), bar_table())
+
+
+@pytest.mark.parametrize("blank", ["\n", "  \n", "\n\t\n"])
+def test_blank_lines_before_the_header_alone(tmp_path: Path, blank: str) -> None:
+    file = write(tmp_path, bar_table())
+    file.write_text(blank + file.read_text())
     assert same(CsvSource(path=str(file)).load(), bar_table())
 
 
