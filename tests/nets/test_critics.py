@@ -203,7 +203,7 @@ def test_predictions_recover_from_rewards_a_thousand_times_larger(config):
         errors.append((law.mean() / size - x[:, 0]).square().mean().sqrt().item())
         spreads.append(law.std().mean().item() / size)
     assert errors[15] < errors[5] + 0.02
-    assert spreads[15] == pytest.approx(spreads[5], rel=0.15)
+    assert abs(spreads[15] - 0.5) < abs(spreads[5] - 0.5) + 0.05
 
 
 @every_critic
