@@ -1,7 +1,8 @@
 """``DistributionalPPO``: the learner behind the API of Stable-Baselines3."""
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from gymnasium import spaces
@@ -14,6 +15,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
+from quantail.checkpoint.archive import Location
 from quantail.config import LearnerConfig
 from quantail.diagnostics.metrics import update_metrics
 from quantail.diagnostics.schema import tagged
@@ -26,6 +28,8 @@ from quantail.rollout.collect import StoppedError, collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import chunk_length
 from quantail.sb3.environment import SB3Environment
+from quantail.sb3.loading import load_agent
+from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import (
     CnnLstmPolicy,
     CnnPolicy,
@@ -34,6 +38,7 @@ from quantail.sb3.policy import (
     MultiInputLstmPolicy,
     MultiInputPolicy,
 )
+from quantail.sb3.saving import save_agent
 from quantail.targets.compute import TargetConfig
 from quantail.targets.twin import Twin
 
@@ -305,3 +310,72 @@ class DistributionalPPO(OnPolicyAlgorithm):
         self._n_updates += result.epochs
         for tag, value in tagged(update_metrics(result)).items():
             self.logger.record(tag, value)
+
+    def save(
+        self,
+        path: Location,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Save the agent as one zip of safetensors and JSON, without pickle.
+
+        Args:
+            path: ``.zip`` is added to a name without suffix. An existing file is replaced only
+                when the new one is whole. Also a file opened in binary mode.
+            exclude: Settings to leave out, such as a learning rate given as a function.
+            include: Settings to keep though ``exclude`` names them.
+
+        Raises:
+            CheckpointError: A setting cannot be saved without pickle.
+        """
+        save_agent(self, path, exclude, include)
+
+    @classmethod
+    def load(
+        cls,
+        path: Location,
+        env: GymEnv | None = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Make an agent from a file; nothing that came with the file is run.
+
+        Args:
+            path: As given to :meth:`save`.
+            env: To go on training in, with a ``VecNormalize`` if the agent was trained with one.
+            device: Of the network.
+            custom_objects: Settings in place of those in the file, by name; and your own classes
+                that the file names, by ``module.name``. ``{"vec_normalize": None}`` says that you
+                normalize by yourself.
+            print_system_info: Print the versions now and at saving.
+            force_reset: Start a new episode; False goes on from the last observation, in the same
+                environment, with an empty memory.
+            **kwargs: Arguments of the constructor to change.
+
+        Raises:
+            CheckpointError: The file is damaged, of another format, names a class outside the known
+                packages, or does not fit the environment.
+        """
+        return load_agent(
+            cls, path, env, device, custom_objects, print_system_info, force_reset, kwargs
+        )
+
+    def set_parameters(
+        self,
+        load_path_or_dict: Location | dict[str, Any],
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Put weights and optimizer state in place: all, or, when one does not fit, none.
+
+        Args:
+            load_path_or_dict: A saved agent, or what :meth:`get_parameters` returns.
+            exact_match: Whether all must be given. Unknown ones are refused in any case.
+            device: Has no effect: parameters stay where they are.
+        """
+        if not isinstance(load_path_or_dict, dict):
+            load_path_or_dict = read_parameters(load_path_or_dict)
+        set_parameters(self, load_path_or_dict, exact_match)

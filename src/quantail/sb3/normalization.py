@@ -1,0 +1,116 @@
+"""The statistics of ``VecNormalize``, wherever in a chain of wrappers it stands."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+from warnings import warn
+
+import numpy as np
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+
+from quantail.checkpoint.archive import CheckpointError
+from quantail.errors import QuantailWarning
+
+# What changes the observations or rewards an agent sees. Whether statistics go on moving
+# (training) and whether rewards are normalized are the caller's choice, as for an evaluation.
+_RESTORED: Final = ("clip_obs", "clip_reward", "gamma", "epsilon")
+_FIXED: Final = ("norm_obs", "norm_obs_keys")
+_KEEP: Final = (
+    "To normalize by yourself instead, pass custom_objects={'vec_normalize': None} to load()"
+)
+
+
+def statistics(env: VecEnv | None) -> list[dict[str, Any]] | None:
+    """Return the statistics of each ``VecNormalize`` of ``env``, outermost first, or None."""
+    return [
+        {
+            **{name: getattr(wrapper, name) for name in (*_FIXED, *_RESTORED)},
+            "obs_rms": _moments(getattr(wrapper, "obs_rms", None)),
+            "ret_rms": _moments(wrapper.ret_rms),
+        }
+        for wrapper in _wrappers(env)
+    ] or None
+
+
+def check_statistics(saved: list[dict[str, Any]] | None, env: VecEnv | None) -> None:
+    """Refuse an environment that does not normalize as the agent's own did.
+
+    Args:
+        saved: From :func:`statistics`.
+        env: The environment to load the agent into; None gives a warning, as the agent can still
+            predict from observations that the caller normalizes.
+    """
+    wrappers = list(_wrappers(env))
+    if env is None:
+        if saved:
+            warn(
+                "the agent was trained with a VecNormalize, and without env its statistics are not "
+                "restored: predict() needs normalized observations. Pass "
+                "env=VecNormalize(...) to load() to restore them",
+                QuantailWarning,
+                stacklevel=6,
+            )
+        return
+    if not saved:
+        if any(wrapper.norm_obs for wrapper in wrappers):
+            warn(
+                "env has a VecNormalize that normalizes observations, and the agent was trained "
+                "without one; pass an env without it",
+                QuantailWarning,
+                stacklevel=6,
+            )
+        return
+    if len(wrappers) != len(saved):
+        raise CheckpointError(
+            f"the agent was trained with {len(saved)} VecNormalize wrapper(s), and env has "
+            f"{len(wrappers)}; pass env=VecNormalize(env), whose statistics are then restored. "
+            f"{_KEEP}"
+        )
+    for wrapper, part in zip(wrappers, saved, strict=True):
+        for name in _FIXED:
+            if getattr(wrapper, name) != part[name]:
+                raise CheckpointError(
+                    f"the agent was trained with VecNormalize({name}={part[name]}), and env has "
+                    f"{name}={getattr(wrapper, name)}; pass an env with the former. {_KEEP}"
+                )
+
+
+def restore_statistics(saved: list[dict[str, Any]] | None, env: VecEnv | None) -> None:
+    """Put the statistics into the environment that :func:`check_statistics` let through."""
+    if env is None or not saved:
+        return
+    for wrapper, part in zip(_wrappers(env), saved, strict=True):
+        for name in _RESTORED:
+            setattr(wrapper, name, part[name])
+        if part["obs_rms"] is not None:
+            wrapper.obs_rms = _running(part["obs_rms"])
+        wrapper.ret_rms = _running(part["ret_rms"])
+
+
+def _wrappers(env: VecEnv | None) -> Iterator[VecNormalize]:
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecNormalize):
+            yield env
+        env = env.venv
+
+
+def _moments(running: Any) -> Any:
+    """Return mean, variance and count; of each key, when there are several."""
+    if running is None:
+        return None
+    if isinstance(running, dict):
+        return {"keys": {key: _moments(part) for key, part in running.items()}}
+    return {
+        "mean": np.asarray(running.mean),
+        "var": np.asarray(running.var),
+        "count": float(running.count),
+    }
+
+
+def _running(moments: dict[str, Any]) -> Any:
+    if "keys" in moments:
+        return {key: _running(part) for key, part in moments["keys"].items()}
+    running = RunningMeanStd(shape=moments["mean"].shape)
+    running.mean, running.var = moments["mean"].copy(), moments["var"].copy()
+    running.count = moments["count"]
+    return running

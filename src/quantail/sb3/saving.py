@@ -1,0 +1,176 @@
+"""What of an agent goes into a file.
+
+A file holds the constructor's arguments as they are in force, the spaces, the weights and buffers
+of the policy (its normalizer and return scales among them), the optimizer's state, how far training
+has come, and the statistics of a ``VecNormalize``.
+"""
+
+import inspect
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule
+
+from quantail.checkpoint.archive import Checkpoint, CheckpointError, Json, Location, write
+from quantail.checkpoint.values import Packer
+from quantail.errors import ConfigError
+from quantail.losses.value_clip import NoClip
+from quantail.sb3.normalization import statistics
+from quantail.sb3.parameters import VOCABULARY
+
+if TYPE_CHECKING:
+    from quantail.sb3.agent import DistributionalPPO
+
+SPACES: Final = ("observation_space", "action_space")
+NEEDED: Final = ("policy_class", "policy_kwargs", *SPACES)
+"""Settings without which there is no network."""
+COUNTS: Final = (
+    "num_timesteps",
+    "_total_timesteps",
+    "_num_timesteps_at_start",
+    "_episode_num",
+    "_n_updates",
+    "_current_progress_remaining",
+)
+LAST: Final = ("_last_obs", "_last_episode_starts", "_last_original_obs")
+BUFFERS: Final = ("ep_info_buffer", "ep_success_buffer")
+# The constructor folds critic and twin into policy_kwargs.
+_NOT_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model", "critic", "twin")
+
+
+def save_agent(
+    model: "DistributionalPPO",
+    location: Location,
+    exclude: Iterable[str] | None = None,
+    include: Iterable[str] | None = None,
+) -> None:
+    """Write an agent; see :meth:`DistributionalPPO.save`."""
+    settings, progress = _settings(model), _progress(model)
+    left_out = _left_out({*settings, *progress}, exclude, include)
+    packer, optimizer = Packer(VOCABULARY), Packer(VOCABULARY)
+    parameters = model.get_parameters()
+    state: dict[str, Json] = {
+        "versions": dict(versions()),
+        "settings": {
+            name: packer.pack(_storable(name, value), name)
+            for name, value in settings.items()
+            if name not in left_out
+        },
+        "network": packer.pack(model.policy.net.config, "network"),
+        "progress": {
+            name: packer.pack(value, name)
+            for name, value in progress.items()
+            if name not in left_out
+        },
+        "excluded": list[Json](sorted(left_out)),
+        "n_envs": model.n_envs,
+        "optimizer": optimizer.pack(parameters["policy.optimizer"], "optimizer"),
+        "vec_normalize": packer.pack(statistics(model.env), "vec_normalize"),
+    }
+    tensors = {
+        "policy": parameters["policy"],
+        "optimizer": optimizer.tensors,
+        "arrays": packer.tensors,
+    }
+    write(location, Checkpoint(state, tensors))
+
+
+def _settings(model: "DistributionalPPO") -> dict[str, Any]:
+    """Return the constructor's arguments as they are in force now."""
+    config = model.learner_config
+    values: dict[str, Any] = {"policy_class": model.policy_class}
+    for name in arguments(type(model)):
+        places = [config, config.targets, model]
+        keys = [name, name, "_stats_window_size" if name == "stats_window_size" else name]
+        found = [
+            getattr(place, key)
+            for place, key in zip(places, keys, strict=True)
+            if hasattr(place, key)
+        ]
+        assert found, f"the constructor's argument {name} is not kept anywhere"
+        values[name] = found[0]
+    if model.clip_range_vf is not None or values["value_clip"] == NoClip():
+        values["value_clip"] = None
+    if values["rollout_buffer_class"] in (RolloutBuffer, DictRolloutBuffer):
+        values["rollout_buffer_class"] = None
+    values["observation_space"] = model.observation_space
+    values["action_space"] = model.action_space
+    return values
+
+
+def arguments(kind: type) -> list[str]:
+    """Return the names of the constructor's arguments, through classes that pass theirs on."""
+    names: dict[str, None] = {}
+    for parent in kind.__mro__[: kind.__mro__.index(OnPolicyAlgorithm)]:
+        if "__init__" not in vars(parent):
+            continue
+        parameters = inspect.signature(parent.__init__).parameters.values()  # type: ignore[misc]
+        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        names.update(dict.fromkeys(named))
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return [name for name in names if name not in _NOT_SETTINGS]
+
+
+def _progress(model: "DistributionalPPO") -> dict[str, Any]:
+    """Return how far training has come."""
+    values = {name: getattr(model, name) for name in (*COUNTS, *LAST)}
+    for name in BUFFERS:
+        buffer = getattr(model, name)
+        values[name] = None if buffer is None else list(buffer)
+    if values["ep_info_buffer"] is not None:
+        # Reward, length and time, which the logs average; a Monitor may add anything else.
+        values["ep_info_buffer"] = [
+            {key: info[key] for key in ("r", "l", "t") if key in info}
+            for info in values["ep_info_buffer"]
+        ]
+    return values
+
+
+def _left_out(
+    known: set[str], exclude: Iterable[str] | None, include: Iterable[str] | None
+) -> set[str]:
+    included = set(include or ())
+    impossible = sorted(included - known)
+    if impossible:
+        raise ConfigError(
+            f"include names {', '.join(impossible)}, which cannot be saved; it may name "
+            f"{', '.join(sorted(known))}"
+        )
+    left_out = (set(exclude or ()) & known) - included
+    needed = sorted(left_out & set(NEEDED))
+    if needed:
+        raise ConfigError(
+            f"exclude names {', '.join(needed)}, without which the agent cannot be loaded; "
+            "leave out something else"
+        )
+    return left_out
+
+
+def _storable(name: str, value: Any) -> Any:
+    """Return a setting in its simplest form; refuse functions, saying what to pass instead."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, FloatSchedule):
+        inner = value.value_schedule
+        return inner.val if type(inner) is ConstantSchedule else _storable(name, inner)
+    is_function = callable(value) and not isinstance(value, type)
+    if is_function and VOCABULARY.fields(type(value)) is None:
+        what = getattr(value, "__qualname__", type(value).__qualname__)
+        raise CheckpointError(
+            f"{name} is {what}, a function, which cannot be saved without pickle. Pass a number, "
+            "LinearSchedule or CosineSchedule of quantail.optim.schedules, or LinearSchedule of "
+            f"stable_baselines3; or save with exclude=[{name!r}] and load with {name}=..."
+        )
+    return value
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a saved agent depends on."""
+    packages = ("quantail", "torch", "stable_baselines3", "gymnasium", "numpy")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
