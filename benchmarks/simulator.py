@@ -1,9 +1,10 @@
 """Steps per processor second of trading environments: ``python benchmarks/simulator.py [seconds]``.
 
-One process, one thread, the same bars and 16 features, random actions, rounds taken in turn, medians.
-Ours runs the full cost model: mixed fee, volatility-linked spread, square-root impact, funding,
-interest, leverage with a maintenance margin, episodes with auto-reset, and the books of every step.
-The others run their own, simpler one, in their fastest form (a single env with a window of one bar).
+One process, one thread, the same bars and 16 features, random actions, rounds taken in turn,
+medians. Ours runs the full cost model: mixed fee, volatility-linked spread, square-root impact,
+funding, interest, leverage with a maintenance margin, episodes with auto-reset, and the books of
+every step. The others run their own, simpler one, in their fastest form: a single env with a window
+of one bar.
 A competitor that is not installed is left out, with a sentence.
 """
 

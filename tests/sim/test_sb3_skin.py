@@ -67,6 +67,16 @@ def test_requested_keys_are_in_every_info():
     assert [info["sample_weight"] for info in infos] == env.sample_weight.tolist()
 
 
+def test_what_is_written_into_an_info_does_not_come_back():
+    env = make()
+    env.reset()
+    infos = env.step(np.zeros((4, 1)))[3]
+    infos[2]["mine"] = 1
+    later = env.step(np.zeros((4, 1)))[3]
+    assert later == [{}, {}, {}, {}]
+    assert infos[2] == {"mine": 1}
+
+
 def test_returned_arrays_do_not_change_with_the_next_step():
     env = make()
     env.reset()

@@ -114,8 +114,9 @@ def test_one_account_state_function_serves_training_and_export():
         sim.step(np.random.default_rng(0).uniform(-1, 1, 5))
     v = sim.state.values
     shown = sim.out.observation
+    drawdown = 1 - v[:, EQUITY] / v[:, PEAK]
     state = account_state(
-        units=v[:, UNITS], price=v[:, MARK], equity=v[:, EQUITY], peak=v[:, PEAK],
+        units=v[:, UNITS], price=v[:, MARK], equity=v[:, EQUITY], drawdown=drawdown,
         entry=v[:, ENTRY], since_trade=sim.state.counts[:, SINCE_TRADE],
         cost_rate=shown[:, 4] / 100, time_left=0.6, max_leverage=3.0,
     )  # fmt: skip
@@ -125,7 +126,7 @@ def test_one_account_state_function_serves_training_and_export():
 
 def test_an_account_without_equity_shows_no_position():
     state = account_state(
-        units=1.0, price=2.0, equity=0.0, peak=10.0, entry=1.0, since_trade=20, cost_rate=0.01,
+        units=1.0, price=2.0, equity=0.0, drawdown=1.0, entry=1.0, since_trade=20, cost_rate=0.01,
         time_left=0.5, max_leverage=1.0,
     )  # fmt: skip
     np.testing.assert_allclose(state, [[0, 0, 1, 0.5, 1, 0.5]])

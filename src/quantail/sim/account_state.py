@@ -26,7 +26,7 @@ def account_state_nb(
     units: float,
     price: float,
     equity: float,
-    peak: float,
+    drawdown: float,
     entry: float,
     since_trade: float,
     cost_rate: float,
@@ -36,15 +36,15 @@ def account_state_nb(
     """Return the account state in the order of ACCOUNT_STATE.
 
     position = units · price / (equity · max leverage), unrealized PnL = units · (price - entry) /
-    equity, drawdown = 1 - equity / peak, time since trade = n / (n + 20), cost estimate in percent
-    of a trade as large as equity times leverage, time left as a share of the episode. An account
-    without equity shows no position.
+    equity, drawdown = 1 - equity / highest equity, time since trade = n / (n + 20), cost estimate
+    in percent of a trade as large as equity times leverage, time left as a share of the episode. An
+    account without equity shows no position.
     """
-    solvent = equity > 0.0
+    share = units / equity if equity > 0.0 else 0.0
     return (
-        units * price / (equity * max_leverage) if solvent else 0.0,
-        units * (price - entry) / equity if solvent else 0.0,
-        1.0 - equity / peak,
+        share * price / max_leverage,
+        share * (price - entry),
+        drawdown,
         since_trade / (since_trade + TRADE_MEMORY),
         100.0 * cost_rate,
         time_left,
@@ -75,7 +75,7 @@ def account_state(
     units: FloatArray | float,
     price: FloatArray | float,
     equity: FloatArray | float,
-    peak: FloatArray | float,
+    drawdown: FloatArray | float,
     entry: FloatArray | float,
     since_trade: FloatArray | float,
     cost_rate: FloatArray | float,
@@ -90,7 +90,7 @@ def account_state(
         units: Position in units, [N] or one number, negative when short.
         price: Latest close.
         equity: Cash plus position at ``price``.
-        peak: Highest equity so far.
+        drawdown: 1 - equity / highest equity so far.
         entry: Average price of the open position, without costs.
         since_trade: Bars since the last trade.
         cost_rate: Fee, half-spread and slippage of a trade as large as equity times leverage, as a
@@ -98,7 +98,7 @@ def account_state(
         time_left: Share of the episode still to come; 1 where there is no end.
         max_leverage: The account's limit.
     """
-    columns = (units, price, equity, peak, entry, since_trade, cost_rate, time_left)
+    columns = (units, price, equity, drawdown, entry, since_trade, cost_rate, time_left)
     stacked = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1)
     out = np.empty((len(stacked), N_ACCOUNT_STATE), np.float32)
     _rows_nb(out, np.ascontiguousarray(stacked, np.float64), float(max_leverage))

@@ -37,7 +37,7 @@ def observe_nb(
             )  # fmt: skip
             time_left = max(counts[i, at.LENGTH] - counts[i, at.STEP], 0) / counts[i, at.LENGTH]
             state = account_state_nb(
-                values[i, at.UNITS], price, equity, values[i, at.PEAK], values[i, at.ENTRY],
+                values[i, at.UNITS], price, equity, values[i, at.DRAWDOWN], values[i, at.ENTRY],
                 counts[i, at.SINCE_TRADE], rate, time_left, par.max_leverage,
             )  # fmt: skip
             for k in range(N_ACCOUNT_STATE):

@@ -213,11 +213,13 @@ def score_all_nb(
         before, equity = record[i, at.R_EQUITY_BEFORE], record[i, at.R_EQUITY]
         costs = record[i, at.R_FEES] + record[i, at.R_SPREAD] + record[i, at.R_SLIPPAGE]
         costs += record[i, at.R_FUNDING] + record[i, at.R_BORROW]
-        fraction = costs / before
+        per_before = 1.0 / before
+        fraction = costs * per_before
         record[i, at.R_COST_FRACTION] = fraction if np.isfinite(fraction) else np.nan
-        drawdown_before = 1.0 - before / values[i, at.PEAK]
-        values[i, at.PEAK] = max(values[i, at.PEAK], equity)
-        drawdown = 1.0 - equity / values[i, at.PEAK]
+        peak = max(values[i, at.PEAK], equity)
+        drawdown_before, drawdown = values[i, at.DRAWDOWN], 1.0 - equity / peak
+        values[i, at.PEAK] = peak
+        values[i, at.DRAWDOWN] = drawdown
         outcome = Outcome(
             before, equity if par.costs_in_reward > 0.0 else equity + costs, par.initial_equity,
             drawdown_before, drawdown, record[i, at.R_POSITION], end_reason[i] != at.NOT_ENDED,
@@ -226,7 +228,7 @@ def score_all_nb(
             int(par.reward_code), outcome, values[i, at.MEMORY_0], values[i, at.MEMORY_1],
             par.reward_0, par.reward_1, par.reward_2,
         )  # fmt: skip
-        turnover = record[i, at.R_TRADED] / before
+        turnover = record[i, at.R_TRADED] * per_before
         penalty = par.turnover_penalty * turnover
         raw = value - penalty
         rewards[i] = min(par.reward_clip, max(-par.reward_clip, raw))

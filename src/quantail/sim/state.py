@@ -28,6 +28,7 @@ EPISODE_REWARD: Final = 10
 EPISODE_COSTS: Final = 11
 EPISODE_TURNOVER: Final = 12
 EPISODE_DRAWDOWN: Final = 13
+DRAWDOWN: Final = 14
 N_VALUES: Final = 16
 
 # --- the account's counts: columns of SimState.counts [N, 16] -------------------------------------
