@@ -19,6 +19,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
@@ -134,7 +135,9 @@ class LruBlock(nn.Module):
         """Return outputs [L, M, H] and the last state [M, 2H]."""
         radius, angle = torch.exp(-self.nu.exp()), self.theta.exp()
         decay = torch.cat([radius * angle.cos(), radius * angle.sin()])
-        inputs = self.into(self.norm(u)) * self.log_gain.exp().repeat(2)
+        # γ goes into B: one product with a small matrix instead of one with every row.
+        weights = self.into.weight * self.log_gain.exp().repeat(2).unsqueeze(1)
+        inputs = F.linear(self.norm(u), weights)
         states = lru_scan(inputs, keep, decay, state)
         return u + self.mlp(self.out(states)), states[-1]
 
