@@ -121,8 +121,8 @@ def hand_value(made: ActorCritic, x: Tensor, state: PolicyState) -> tuple[Tensor
     moments = made.normalizer.moments["key_"]
     inputs = (x - moments.mean.float()) / (moments.variance.float() + 1e-8).sqrt()
     after = []
-    for trunk, before in ((made.actor_trunk, state.actor), (made.critic_trunk, state.critic)):
-        layer = trunk.core.layers[0]
+    for core, before in ((made.actor_core, state.actor), (made.critic_core, state.critic)):
+        layer = core.layers[0]
         i, f, g, o = (inputs @ layer.wx + before[0][0] @ layer.wh + layer.bias).chunk(4, dim=1)
         cell = f.sigmoid() * before[1][0] + i.sigmoid() * g.tanh()
         after.append(((o.sigmoid() * cell.tanh()).unsqueeze(0), cell.unsqueeze(0)))

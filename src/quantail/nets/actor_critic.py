@@ -4,8 +4,9 @@
                               -> encoder -> core -> MLP -> critic head, 1  -> law of returns
                                                  -> MLP -> critic head, 2  -> law of returns
 
-Actor and critics have encoders and cores of their own, or share one of each. Nothing is kept on the
-module by a forward pass: everything it says is in the :class:`~quantail.flow.PolicyOutput`.
+Actor and critics have encoders and cores of their own, or share the encoder or both. Nothing is
+kept on the module by a forward pass: everything it says is in the
+:class:`~quantail.flow.PolicyOutput`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from quantail.config_class import config
 from quantail.errors import ConfigError
 from quantail.flow import CoreState, Observation, PolicyOutput, PolicyState, ValueDistribution
 from quantail.nets.actors import Actor, ActorConfig, build_actor
-from quantail.nets.cores import Core, CoreConfig, LstmConfig
+from quantail.nets.cores import Core, CoreConfig, LstmConfig, NoCoreConfig
 from quantail.nets.critics import CriticConfig, CriticHead, QuantileCritic
 from quantail.nets.encoder import Encoder, ExtractorFactory, FlattenExtractor
 from quantail.nets.layers import Activation, Mlp, scale_gradient
@@ -41,6 +42,10 @@ class PolicyConfig:
     """Two critics, whose lower or mean prediction is the value; ``off`` has one critic."""
     share_core: bool = False
     """Actor and critics read one encoder and one core."""
+    share_encoder: bool = False
+    """Actor and critics read one encoder, and each a core of its own."""
+    critic_memory: bool = True
+    """The critics have a core; without one they read the features themselves."""
     critic_gradient_scale: Annotated[float, Ge(0), Le(1)] = 1.0
     """What the critics' gradient is multiplied by where it enters the shared core."""
     encoder_layers: tuple[Size, ...] = ()
@@ -50,6 +55,10 @@ class PolicyConfig:
     critic_layers: tuple[Size, ...] = (64, 64)
     """Hidden layers between core and critic head, for each critic its own."""
     activation: Activation = "tanh"
+    orthogonal_init: bool = True
+    """Orthogonal first weights in the hidden layers and the actor head; else torch's own."""
+    scale_images: bool = True
+    """Divide images by 255."""
     normalize_observations: bool = True
     """Bring Box observations to mean 0 and deviation 1, by statistics updated between rollouts."""
     observation_clip: Annotated[float, Gt(0)] = 10.0
@@ -62,28 +71,22 @@ class PolicyConfig:
                 "policy.critic_gradient_scale has no effect with policy.share_core = false; was "
                 f"{self.critic_gradient_scale}. Set share_core = true, or leave it at 1."
             )
+        if self.share_core and self.share_encoder:
+            raise ConfigError(
+                "policy.share_encoder has no effect with policy.share_core = true, which shares "
+                "the encoder too; was true. Leave it out."
+            )
+        if not self.critic_memory and (self.share_core or self.core.kind == "none"):
+            raise ConfigError(
+                "policy.critic_memory = false needs a recurrent policy.core that the actor has for "
+                f"itself; policy.core is {self.core.kind!r} and policy.share_core is "
+                f"{self.share_core}. Leave it out."
+            )
         if not self.normalize_observations and self.observation_clip != 10.0:
             raise ConfigError(
                 "policy.observation_clip has no effect with policy.normalize_observations = false; "
                 f"was {self.observation_clip}. Leave it out."
             )
-
-
-class Trunk(nn.Module):
-    """Encoder and core."""
-
-    def __init__(self, extractor: nn.Module, config: PolicyConfig) -> None:
-        super().__init__()
-        self.encoder = Encoder(extractor, config.encoder_layers, config.activation)
-        self.core: Core = config.core.build(self.encoder.output_size)
-
-    def forward(
-        self, observations: Observation, state: CoreState, starts: Tensor
-    ) -> tuple[Tensor, CoreState]:
-        """Return latents [L, M, H] and the new state, from observations [L * M, ...]."""
-        features = self.encoder(observations).view(*starts.shape, -1)
-        result: tuple[Tensor, CoreState] = self.core(features, state, starts)
-        return result
 
 
 class Critic(nn.Module):
@@ -107,7 +110,7 @@ class ActorCritic(nn.Module):
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of them.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         config: The network.
-        extractor: Builds a feature extractor; None flattens. Called once for a shared trunk, else
+        extractor: Builds a feature extractor; None flattens. Called once for a shared encoder, else
             once for the actor and once for the critics.
     """
 
@@ -128,14 +131,25 @@ class ActorCritic(nn.Module):
             if config.normalize_observations
             else None
         )
-        self.actor_trunk = Trunk(make(), config)
-        self.critic_trunk = None if config.share_core else Trunk(make(), config)
-        latent = self.actor_trunk.core.output_size
-        self.actor_mlp = Mlp(latent, config.actor_layers, config.activation)
+        self.actor_encoder = self._encoder(make)
+        features = self.actor_encoder.output_size
+        self.actor_core: Core = config.core.build(features)
+        # None stands for the actor's own.
+        self.critic_encoder: Encoder | None = None
+        self.critic_core: Core | None = None
+        if not config.share_core:
+            critic_core = config.core if config.critic_memory else NoCoreConfig()
+            self.critic_encoder = None if config.share_encoder else self._encoder(make)
+            self.critic_core = critic_core.build(features)
+        self.actor_mlp = Mlp(self.actor_core.output_size, config.actor_layers, config.activation)
         self.actor: Actor = build_actor(action_space, self.actor_mlp.output_size, config.actor)
+        latent = (self.critic_core or self.actor_core).output_size
         count = 1 if config.twin == "off" else 2
         self.critics = nn.ModuleList(Critic(latent, config) for _ in range(count))
-        if config.share_core and not any(True for _ in self.actor_trunk.parameters()):
+        if not config.orthogonal_init:
+            _plain_init(self.actor_mlp, self.actor, *(critic.mlp for critic in self._critics()))
+        shared = [*self.actor_encoder.parameters(), *self.actor_core.parameters()]
+        if config.share_core and not shared:
             raise ConfigError(
                 "policy.share_core has no effect: neither the encoder nor the core has parameters. "
                 "Choose a recurrent policy.core, or leave share_core out."
@@ -143,8 +157,8 @@ class ActorCritic(nn.Module):
 
     def initial_state(self, n: int) -> PolicyState:
         """Return the state of ``n`` environments at the start of an episode."""
-        critic = self.critic_trunk.core.initial_state(n) if self.critic_trunk else ()
-        return PolicyState(self.actor_trunk.core.initial_state(n), critic)
+        critic = () if self.critic_core is None else self.critic_core.initial_state(n)
+        return PolicyState(self.actor_core.initial_state(n), critic)
 
     def forward(
         self,
@@ -166,13 +180,16 @@ class ActorCritic(nn.Module):
         """
         rows = map_observation(observations, lambda part: part.flatten(0, 1))
         inputs = self._inputs(rows)
-        latent, actor_state = self.actor_trunk(inputs, state.actor, starts)
+        features = self.actor_encoder(inputs).view(*starts.shape, -1)
+        latent, actor_state = self.actor_core(features, state.actor, starts)
         actions = self.actor(self.actor_mlp(latent), action_masks)
         critic_state: CoreState = ()
-        if self.critic_trunk is None:
+        if self.critic_core is None:
             latent = scale_gradient(latent, self.config.critic_gradient_scale)
         else:
-            latent, critic_state = self.critic_trunk(inputs, state.critic, starts)
+            if self.critic_encoder is not None:
+                features = self.critic_encoder(inputs).view(*starts.shape, -1)
+            latent, critic_state = self.critic_core(features, state.critic, starts)
         values = tuple(critic(latent) for critic in self.critics)
         return PolicyOutput(actions, values, PolicyState(actor_state, critic_state))
 
@@ -206,15 +223,17 @@ class ActorCritic(nn.Module):
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the parameters by part, each exactly once; parts without any are left out."""
-        trunk = "shared" if self.critic_trunk is None else "actor"
+        encoder = "actor" if self.critic_encoder is not None else "shared"
+        core = "actor" if self.critic_core is not None else "shared"
         parts: dict[str, list[nn.Module]] = {
-            f"{trunk}_encoder": [self.actor_trunk.encoder],
-            f"{trunk}_core": [self.actor_trunk.core],
+            f"{encoder}_encoder": [self.actor_encoder],
+            f"{core}_core": [self.actor_core],
             "actor": [self.actor_mlp, self.actor],
         }
-        if self.critic_trunk is not None:
-            parts["critic_encoder"] = [self.critic_trunk.encoder]
-            parts["critic_core"] = [self.critic_trunk.core]
+        if self.critic_encoder is not None:
+            parts["critic_encoder"] = [self.critic_encoder]
+        if self.critic_core is not None:
+            parts["critic_core"] = [self.critic_core]
         for number, critic in enumerate(self._critics(), start=1):
             parts[f"critic{number}"] = [critic]
         groups = {
@@ -223,14 +242,17 @@ class ActorCritic(nn.Module):
         }
         return {name: group for name, group in groups.items() if group}
 
+    def _encoder(self, make: ExtractorFactory) -> Encoder:
+        return Encoder(make(), self.config.encoder_layers, self.config.activation)
+
     def _inputs(self, rows: Observation) -> Observation:
         """Return [R, ...] floats, normalized."""
-        dtype = torch.float32
+        how = (torch.float32, self.config.scale_images)
         if isinstance(rows, dict):
             parts = cast(spaces.Dict, self.observation_space).spaces
-            floats: Observation = {key: to_float(rows[key], parts[key], dtype) for key in parts}
+            floats: Observation = {key: to_float(rows[key], parts[key], *how) for key in parts}
         else:
-            floats = to_float(rows, self.observation_space, dtype)
+            floats = to_float(rows, self.observation_space, *how)
         if self.normalizer is None:
             return floats
         normalized: Observation = self.normalizer(floats)
@@ -238,3 +260,11 @@ class ActorCritic(nn.Module):
 
     def _critics(self) -> Iterator[Critic]:
         return (cast(Critic, critic) for critic in self.critics)
+
+
+def _plain_init(*modules: nn.Module) -> None:
+    """Draw the weights of linear layers as torch does by default."""
+    for module in modules:
+        for layer in module.modules():
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -43,13 +44,13 @@ class Encoder(nn.Module):
     def __init__(self, extractor: nn.Module, sizes: Sequence[int], activation: Activation) -> None:
         super().__init__()
         features = getattr(extractor, "features_dim", None)
-        if not isinstance(features, int):
+        if not isinstance(features, int | np.integer):
             raise ConfigError(
                 "A feature extractor must have an integer features_dim, the size of its output; "
                 f"{type(extractor).__name__}.features_dim was {features!r}."
             )
         self.extractor = extractor
-        self.mlp = Mlp(features, sizes, activation)
+        self.mlp = Mlp(int(features), sizes, activation)
         self.output_size = self.mlp.output_size
 
     def forward(self, observations: Observation) -> Tensor:

@@ -49,13 +49,16 @@ def check_space(space: spaces.Space[object], name: str = "observation space") ->
         )
 
 
-def to_float(observation: Tensor, space: spaces.Space[object], dtype: torch.dtype) -> Tensor:
+def to_float(
+    observation: Tensor, space: spaces.Space[object], dtype: torch.dtype, scale_images: bool = True
+) -> Tensor:
     """Return [rows, ...] floats: one-hot for choices, images in [0, 1], the rest as it is.
 
     Args:
         observation: [rows, ...] as the environment gives it.
         space: Its space, not a Dict.
         dtype: Of the result.
+        scale_images: Divide images by 255.
 
     Raises:
         DataError: the shape is not that of the space.
@@ -75,7 +78,7 @@ def to_float(observation: Tensor, space: spaces.Space[object], dtype: torch.dtyp
         return torch.cat(
             [F.one_hot(choices[:, k], size) for k, size in enumerate(sizes)], dim=1
         ).to(dtype)
-    if is_image(space):
+    if scale_images and is_image(space):
         return observation.to(dtype) / 255.0
     return observation.to(dtype)
 

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from quantail.errors import DataError
 from quantail.flow import (
+    ActionDistribution,
     EpisodeInfo,
     Observation,
     PolicyOutput,
@@ -25,6 +26,10 @@ from quantail.rollout.sequences import select_environments, stack_states
 OnStep = Callable[[int, PolicyOutput, Tensor, EnvStep], bool]
 """Called after each step with its index, what the policy said, the raw actions and what the
 environments gave; False stops the rollout."""
+
+
+Draw = Callable[[int, ActionDistribution], Tensor]
+"""Draws raw actions at a step from the policy's law."""
 
 
 class StoppedError(Exception):
@@ -61,6 +66,7 @@ def collect(
     chunk_length: int,
     generator: Generator | None = None,
     on_step: OnStep | None = None,
+    draw: Draw | None = None,
 ) -> tuple[Rollout, RolloutCarry]:
     """Act for ``n_steps`` steps.
 
@@ -76,6 +82,7 @@ def collect(
         chunk_length: L; the state before every L-th row is kept.
         generator: Draws the actions; None takes torch's global one.
         on_step: See :data:`OnStep`.
+        draw: How to draw actions; None draws each by itself, with ``generator``.
 
     Returns:
         The rollout, and the carry for the next one.
@@ -93,7 +100,7 @@ def collect(
         output = policy.step(
             carry.observation, carry.state, carry.episode_starts, carry.action_masks
         )
-        raw = output.actions.sample(generator)
+        raw = output.actions.sample(generator) if draw is None else draw(t, output.actions)
         step = env.step(output.actions.to_env(raw).cpu().numpy())
         if step.truncated.any():
             final_values.append(_final_values(policy, output.state, step))

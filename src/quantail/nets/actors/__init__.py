@@ -2,7 +2,13 @@
 
 from quantail.nets.actors.discrete import Categorical, MultiCategorical
 from quantail.nets.actors.gaussian import DiagonalGaussian, SquashedGaussian
-from quantail.nets.actors.heads import Actor, ActorConfig, build_actor
+from quantail.nets.actors.heads import Actor, ActorConfig, StateNoiseActor, build_actor
+from quantail.nets.actors.state_noise import (
+    SquashedStateGaussian,
+    StateGaussian,
+    StateNoise,
+    explored,
+)
 
 __all__ = [
     "Actor",
@@ -11,5 +17,10 @@ __all__ = [
     "DiagonalGaussian",
     "MultiCategorical",
     "SquashedGaussian",
+    "SquashedStateGaussian",
+    "StateGaussian",
+    "StateNoise",
+    "StateNoiseActor",
     "build_actor",
+    "explored",
 ]

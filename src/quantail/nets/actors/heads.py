@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from quantail.config_class import config
 from quantail.errors import ConfigError, DataError
@@ -17,6 +17,13 @@ from quantail.nets.actors.discrete import (
     padded,
 )
 from quantail.nets.actors.gaussian import Bounds, DiagonalGaussian, SquashedGaussian
+from quantail.nets.actors.state_noise import (
+    SquashedStateGaussian,
+    StateGaussian,
+    StateNoise,
+    draw_weights,
+    log_std_of,
+)
 from quantail.nets.layers import orthogonal_linear
 
 # Small, so that the first policy hardly depends on the observation (Andrychowicz et al. 2021).
@@ -31,6 +38,8 @@ class ActorConfig:
     """Squash Gaussian actions into the box by tanh, instead of clipping them."""
     log_std_init: float = 0.0
     """Logarithm of the first standard deviation of Gaussian actions."""
+    state_noise: StateNoise | None = None
+    """Exploration as a function of the state (gSDE), instead of independent noise."""
 
 
 class Actor(nn.Module, ABC):
@@ -50,7 +59,7 @@ class Actor(nn.Module, ABC):
 
 
 class GaussianActor(Actor):
-    """Linear location and one learned deviation per action dimension."""
+    """Linear location and one learned deviation per action dimension, whatever the state."""
 
     low: Tensor
     high: Tensor
@@ -65,11 +74,13 @@ class GaussianActor(Actor):
             )
         size = int(np.prod(space.shape))
         self.shape = space.shape
-        self.law = SquashedGaussian if config.squash else DiagonalGaussian
+        self.config = config
         self.location = orthogonal_linear(input_size, size, _GAIN)
-        self.log_std = nn.Parameter(torch.full((size,), config.log_std_init))
-        self.register_buffer("low", torch.as_tensor(space.low.reshape(-1), dtype=torch.float32))
-        self.register_buffer("high", torch.as_tensor(space.high.reshape(-1), dtype=torch.float32))
+        self.log_std = nn.Parameter(self._first_log_std(input_size, size))
+        # They follow from the space, so they are no part of what was learned.
+        for name, bound in (("low", space.low), ("high", space.high)):
+            tensor = torch.as_tensor(bound.reshape(-1), dtype=torch.float32)
+            self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, latent: Tensor, mask: Tensor | None = None) -> DiagonalGaussian:
         """Return the Gaussian of each row."""
@@ -78,9 +89,41 @@ class GaussianActor(Actor):
                 "action_masks need a Discrete, MultiDiscrete or MultiBinary action space; the "
                 "space is a Box. Leave the masks out."
             )
-        location = self.location(latent)
-        bounds = Bounds(self.low, self.high, self.shape)
-        return self.law(location, self.log_std.expand_as(location), bounds)
+        return self._law(latent, self.location(latent), Bounds(self.low, self.high, self.shape))
+
+    def _first_log_std(self, input_size: int, size: int) -> Tensor:
+        return torch.full((size,), self.config.log_std_init)
+
+    def _law(self, latent: Tensor, location: Tensor, bounds: Bounds) -> DiagonalGaussian:
+        law = SquashedGaussian if self.config.squash else DiagonalGaussian
+        return law(location, self.log_std.expand_as(location), bounds)
+
+
+class StateNoiseActor(GaussianActor):
+    """Linear location; the deviation is that of noise which depends on the state."""
+
+    def __init__(
+        self, space: spaces.Box, input_size: int, config: ActorConfig, noise: StateNoise
+    ) -> None:
+        self.noise = noise
+        super().__init__(space, input_size, config)
+
+    def draw_weights(self, count: int, generator: Generator | None = None) -> Tensor:
+        """Draw weights [count, F, A] for :func:`~quantail.nets.actors.state_noise.explored`."""
+        return draw_weights(self._std(), count, generator)
+
+    def _first_log_std(self, input_size: int, size: int) -> Tensor:
+        columns = size if self.noise.per_action else 1
+        return torch.full((input_size, columns), self.config.log_std_init)
+
+    def _std(self) -> Tensor:
+        return self.noise.std(self.log_std).expand(-1, self.location.out_features)
+
+    def _law(self, latent: Tensor, location: Tensor, bounds: Bounds) -> DiagonalGaussian:
+        # The noise must not shape the features, which serve the location.
+        features = latent.detach()
+        law = SquashedStateGaussian if self.config.squash else StateGaussian
+        return law(location, log_std_of(features, self._std()), bounds, features)
 
 
 class CategoricalActor(Actor):
@@ -117,8 +160,9 @@ class MultiCategoricalActor(Actor):
         self.choices = int(sizes.sum())
         self.scores = orthogonal_linear(input_size, self.choices, _GAIN)
         allowed = np.arange(sizes.max())[None, :] < sizes[:, None]
-        self.register_buffer("allowed", torch.as_tensor(allowed))
-        self.register_buffer("starts", torch.as_tensor(starts, dtype=torch.int64))
+        self.register_buffer("allowed", torch.as_tensor(allowed), persistent=False)
+        names = torch.as_tensor(starts, dtype=torch.int64)
+        self.register_buffer("starts", names, persistent=False)
 
     def forward(self, latent: Tensor, mask: Tensor | None = None) -> MultiCategorical:
         """Return the law of each row."""
@@ -142,11 +186,14 @@ def build_actor(space: spaces.Space[object], input_size: int, config: ActorConfi
         ConfigError: the space is not supported, or a setting would have no effect on it.
     """
     if isinstance(space, spaces.Box):
+        if config.state_noise is not None:
+            return StateNoiseActor(space, input_size, config, config.state_noise)
         return GaussianActor(space, input_size, config)
     if config != ActorConfig():
         raise ConfigError(
-            f"actor.squash and actor.log_std_init act on Box action spaces alone; they were "
-            f"{config.squash} and {config.log_std_init} with {space}. Leave them out."
+            "actor.squash, actor.log_std_init and actor.state_noise act on Box action spaces "
+            f"alone; they were {config.squash}, {config.log_std_init} and {config.state_noise} "
+            f"with {space}. Leave them out."
         )
     if isinstance(space, spaces.Discrete):
         return CategoricalActor(space, input_size)

@@ -3,10 +3,12 @@
 from typing import Annotated, Literal
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from quantail.config_class import config
+from quantail.errors import ConfigError
 from quantail.flow import CoreState
 from quantail.nets.cores.base import Core, gate_weights, keep_mask, stacked
 from quantail.nets.cores.lstm_layer import LstmWeights, lstm_layer
@@ -21,6 +23,16 @@ class LstmConfig:
     """Units of each layer."""
     layers: Annotated[int, Ge(1)] = 1
     """Layers stacked on each other."""
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the outputs between layers that is left out while learning, never while acting."""
+
+    def check(self) -> None:
+        """Refuse dropout that would have no effect."""
+        if self.dropout and self.layers == 1:
+            raise ConfigError(
+                f"core.dropout acts between layers and there is one; was {self.dropout}. Use "
+                "core.layers = 2 or more, or leave it out."
+            )
 
     def build(self, input_size: int) -> "LstmCore":
         """Build the core for inputs of ``input_size``."""
@@ -53,6 +65,7 @@ class LstmCore(Core):
         super().__init__()
         units = config.hidden_size
         self.output_size = units
+        self.dropout = config.dropout
         sizes = [input_size] + [units] * (config.layers - 1)
         self.layers = nn.ModuleList(LstmLayer(size, units) for size in sizes)
 
@@ -67,6 +80,8 @@ class LstmCore(Core):
         hidden, cell = state
         hiddens, cells = [], []
         for k, layer in enumerate(self.layers):
+            if k and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
             x, last_cell = layer(x, hidden[k], cell[k], keep)
             hiddens.append(x[-1])
             cells.append(last_cell)

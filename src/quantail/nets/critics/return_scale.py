@@ -56,7 +56,7 @@ class ReturnScale(nn.Module):
         self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("std", torch.ones((), dtype=torch.float64))
         self.register_buffer("square", torch.ones((), dtype=torch.float64))
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("updates", torch.zeros((), dtype=torch.float64))
 
     @torch.no_grad()
     def update(self, atoms: Tensor, weights: Tensor, row_weights: Tensor) -> ScaleChange:
