@@ -201,7 +201,7 @@ def test_action_masks_are_obeyed(policy: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"env": "Pendulum-v1", "use_sde": True}, "use_sde is not supported yet"),
+        ({"sde_sample_freq": 4}, "sde_sample_freq has no effect without use_sde"),
         ({"n_quantiles": 3}, "n_quantiles"),
         ({"clip_range_vf": 0.1, "value_clip": MeanClip()}, "clip_range_vf has no effect beside"),
         ({"critic": ScalarCritic(), "policy_kwargs": {"critic": ScalarCritic()}}, "given twice"),

@@ -1,5 +1,6 @@
 """``DistributionalPPO``: the learner behind the API of Stable-Baselines3."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -19,15 +20,18 @@ from quantail.checkpoint.archive import Location
 from quantail.config import LearnerConfig
 from quantail.diagnostics.metrics import update_metrics
 from quantail.diagnostics.schema import tagged
-from quantail.errors import ConfigError
-from quantail.flow import Coefficients, PolicyOutput, Rollout, RolloutCarry
+from quantail.errors import ConfigError, QuantailWarning
+from quantail.flow import ActionDistribution, Coefficients, PolicyOutput, Rollout, RolloutCarry
 from quantail.learner import update
 from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig, check_value_clip
 from quantail.nets.critics import CriticConfig
 from quantail.rollout.collect import StoppedError, collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import chunk_length
+from quantail.sb3.buffer import check_buffer_class, fill_buffer
+from quantail.sb3.distributions import stored_actions
 from quantail.sb3.environment import SB3Environment
+from quantail.sb3.errors import SettingError
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import (
@@ -65,10 +69,12 @@ class DistributionalPPO(OnPolicyAlgorithm):
         ent_coef: Of the entropy bonus.
         vf_coef: Of the critics' loss.
         max_grad_norm: Largest gradient norm.
-        use_sde: Refused for now.
-        sde_sample_freq: Only with ``use_sde``.
-        rollout_buffer_class: Refused for now; rollouts are not padded and need no buffer.
-        rollout_buffer_kwargs: Refused for now.
+        use_sde: Explore by noise that is a function of the state (gSDE); Box actions only.
+        sde_sample_freq: With ``use_sde``, steps after which that function is drawn anew; -1 keeps
+            it for a rollout.
+        rollout_buffer_class: What callbacks find as ``rollout_buffer`` when a rollout ends.
+            Learning does not read it, so a class that changes what is sampled is refused.
+        rollout_buffer_kwargs: For it.
         target_kl: Stop the epochs when the KL of a minibatch exceeds 1.5 times this.
         stats_window_size: Episodes behind ``rollout/ep_rew_mean``.
         tensorboard_log: Folder.
@@ -140,10 +146,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         dual_clip: float | None = None,
         normalize_advantage_per_env: bool = False,
     ) -> None:
-        if rollout_buffer_class is not None or rollout_buffer_kwargs:
-            raise ConfigError(
-                "rollout_buffer_class and its kwargs are not supported yet; leave them out"
-            )
+        check_buffer_class(rollout_buffer_class)
         if value_clip is not None and clip_range_vf is not None:
             raise ConfigError("clip_range_vf has no effect beside value_clip; leave it out")
         policy_kwargs = dict(policy_kwargs or {})
@@ -164,6 +167,8 @@ class DistributionalPPO(OnPolicyAlgorithm):
             max_grad_norm=max_grad_norm,
             use_sde=use_sde,
             sde_sample_freq=sde_sample_freq,
+            rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs,
             stats_window_size=stats_window_size,
             tensorboard_log=tensorboard_log,
             policy_kwargs=policy_kwargs,
@@ -210,6 +215,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self._setup_model()
 
     def _setup_model(self) -> None:
+        self._check_settings()
         super()._setup_model()
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
@@ -226,6 +232,32 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self._generator.seed()
         else:
             self._generator.manual_seed(self.seed)
+
+    def _check_settings(self) -> None:
+        vf, rows = self.clip_range_vf, self.n_steps * self.n_envs
+        if isinstance(vf, int | float) and vf <= 0:
+            raise SettingError(f"clip_range_vf must be positive; was {vf}. None switches it off")
+        if rows == 1 and self.normalize_advantage:
+            raise SettingError(
+                "normalize_advantage needs at least 2 rows in a rollout; n_steps times the number "
+                "of environments was 1. Raise n_steps, or switch normalize_advantage off"
+            )
+        if not self.use_sde and self.sde_sample_freq != -1:
+            raise ConfigError(
+                "sde_sample_freq has no effect without use_sde=True; was "
+                f"{self.sde_sample_freq}. Leave it out"
+            )
+        if rows % self.batch_size:
+            warnings.warn(
+                f"batch_size should divide n_steps times the number of environments ({rows}); was "
+                f"{self.batch_size}: there will be a truncated mini-batch of size "
+                f"{rows % self.batch_size}",
+                QuantailWarning,
+                stacklevel=4,
+            )
+
+    def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
+        super()._maybe_recommend_cpu(mlp_class_name)
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         before = self._last_obs
@@ -248,7 +280,14 @@ class DistributionalPPO(OnPolicyAlgorithm):
             assert self._last_obs is not None
             masks = environment.action_masks()
             self._carry = start(self.policy.net, self._last_obs, masks, env.num_envs)
+        if self.use_sde:
+            self.policy.reset_noise(env.num_envs, self._generator)
         callback.on_rollout_start()
+
+        def draw(step: int, law: ActionDistribution) -> Tensor:
+            if self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0:
+                self.policy.reset_noise(env.num_envs, self._generator)
+            return self.policy.draw(law)
 
         def on_step(step: int, output: PolicyOutput, raw: Tensor, result: EnvStep) -> bool:
             self.num_timesteps += env.num_envs
@@ -258,9 +297,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
                 {
                     "self": self,
                     "env": env,
+                    "rollout_buffer": rollout_buffer,
                     "n_steps": step,
                     "n_rollout_steps": n_rollout_steps,
-                    "actions": raw,
+                    "actions": stored_actions(output.actions, raw).cpu().numpy(),
                     "new_obs": result.observations,
                     "rewards": result.rewards,
                     "dones": done,
@@ -281,10 +321,12 @@ class DistributionalPPO(OnPolicyAlgorithm):
                 self._length,
                 self._generator,
                 on_step,
+                draw if self.use_sde else None,
             )
         except StoppedError as stopped:
             self._carry = stopped.carry
             return False
+        fill_buffer(rollout_buffer, self._rollout, self.policy.net.config.twin)
         callback.update_locals({"rollout": self._rollout})
         callback.on_rollout_end()
         return True

@@ -38,7 +38,8 @@ class SB3Environment:
 
     def step(self, actions: NDArray[Any]) -> EnvStep:
         """Act in all environments."""
-        observations, rewards, dones, infos = self._vec_env.step(actions)
+        space = self._vec_env.action_space
+        observations, rewards, dones, infos = self._vec_env.step(in_space(actions, space))
         truncated = np.zeros(self.n_envs, np.bool_)
         for env in np.flatnonzero(dones):
             truncated[env] = infos[env].get("TimeLimit.truncated", False)
@@ -58,6 +59,19 @@ class SB3Environment:
         if not self._has_masks:
             return None
         return np.stack(self._vec_env.env_method("action_masks")).astype(np.bool_)
+
+
+def in_space(actions: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
+    """Return actions [N, ...] with the number type of their space.
+
+    Boxes of integers get the nearest integer. Bounds hold in the space's own precision.
+    """
+    if not isinstance(space, spaces.Box):
+        return actions.astype(space.dtype, copy=False)
+    if np.issubdtype(space.dtype, np.integer):
+        actions = np.rint(actions)
+    bounded: NDArray[Any] = np.clip(actions, space.low, space.high)
+    return bounded.astype(space.dtype, copy=False)
 
 
 def _final_observations(
