@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -124,3 +125,23 @@ def test_the_command_line_ends_with_code_2_and_no_traceback(write):
     assert done.returncode == 2
     assert "column 'tomorrow' fails" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_repairs_are_asked_for_by_name_and_listed(tmp_path):
+    bars = SyntheticSource(bars=400, steps_per_bar=2).load().to_frame()
+    table = pd.concat([bars, bars.iloc[[7]]]).sort_values("time")
+    table.to_csv(tmp_path / "bars.csv", index=False)
+    config = tmp_path / "run.yaml"
+    config.write_text(f"source: {{kind: csv, path: '{tmp_path / 'bars.csv'}'}}\n")
+
+    def run(*options):
+        arguments = ["check", str(config), *options]
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+    with pytest.raises(DataError, match="more than one bar|duplicate|same time"):
+        run()
+    repaired = run("--repair", "duplicates=last")
+    assert repaired.exit_code == 0
+    assert "dropped duplicates (last), 1 row(s), first at " in repaired.output
+    with pytest.raises(ConfigError, match=r"source.repair.duplicate: is not a known key; did you"):
+        run("--repair", "duplicate=last")

@@ -26,13 +26,22 @@ def check(
         list[str] | None,
         typer.Option("--set", help="Override a key, for example --set source.seed=1."),
     ] = None,
+    repair: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--repair",
+            help="Allow a repair of the bars, for example --repair duplicates=last; short for "
+            "--set source.repair.duplicates=last. What was done is listed.",
+        ),
+    ] = None,
     cache: Annotated[Path, typer.Option(help="Folder where downloads are kept.")] = USUAL_CACHE,
 ) -> None:
     """Load the bars, look for leaks in the features, and try every split.
 
     Refuses with the column and the first offending bar when a feature knows the future.
     """
-    dataset = prepare(read_config(DataConfig, config, overrides or ()), cache)
+    repairs = [f"source.repair.{given}" for given in repair or ()]
+    dataset = prepare(read_config(DataConfig, config, [*(overrides or ()), *repairs]), cache)
     for line in _summary(dataset):
         typer.echo(line)
 
@@ -42,6 +51,7 @@ def _summary(dataset: Dataset) -> list[str]:
     lines = [
         f"bars      {bars.n_bars} of {bars.n_symbols} symbol(s), {iso(bars.time.min())} to "
         f"{iso(bars.time.max())}",
+        *(f"repaired  {action}" for action in bars.repairs),
         f"features  {table.n_features} column(s), warm-up {table.warmup} bars: "
         f"{', '.join(table.names) or 'none'}",
     ]
