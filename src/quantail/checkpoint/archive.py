@@ -44,7 +44,7 @@ _BROKEN: Final = (
     OSError,
     OverflowError,
     RuntimeError,
-    UnicodeDecodeError,
+    ValueError,
 )
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

@@ -7,7 +7,7 @@ processes when it is built must not be built because a file says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -81,5 +81,5 @@ class Vocabulary:
         if kind in self.records:
             return self.records[kind]
         if is_dataclass(kind) and hasattr(kind, "__pydantic_config__"):  # made by @config
-            return tuple(kind.__dataclass_fields__)
+            return tuple(part.name for part in fields(kind))
         return None
