@@ -5,11 +5,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quantail.diagnostics.monitors import CriticWatch
 from quantail.diagnostics.schema import UpdateMetrics
 from quantail.flow import StepInfo, UpdateResult
 
 
-def update_metrics(result: UpdateResult) -> UpdateMetrics:
+def critic_norms(result: UpdateResult) -> list[float]:
+    """Return each critic's gradient norm before clipping, mean over the cycle's steps."""
+    steps = zip(*(step.critic_grad_norms for step in result.steps), strict=True)
+    return [float(torch.stack(norms).mean()) for norms in steps]
+
+
+def update_metrics(result: UpdateResult, watch: CriticWatch) -> UpdateMetrics:
     """Aggregate one cycle: means over its steps, the largest of extremes, sums of counts."""
 
     def over_steps(read: Callable[[StepInfo], Tensor]) -> Tensor:
@@ -23,7 +30,7 @@ def update_metrics(result: UpdateResult) -> UpdateMetrics:
 
     n_critics = len(result.steps[0].critic_grad_norms)
     losses = [mean(lambda step, k=k: step.losses.values[k]) for k in range(n_critics)]  # type: ignore[misc]
-    norms = [mean(lambda step, k=k: step.critic_grad_norms[k]) for k in range(n_critics)]  # type: ignore[misc]
+    norms = critic_norms(result)
     now, has_twin = result.coefficients, n_critics > 1
     return UpdateMetrics(
         loss=mean(lambda step: step.losses.total),
@@ -47,7 +54,10 @@ def update_metrics(result: UpdateResult) -> UpdateMetrics:
         grad_norm_clipped=mean(lambda step: step.grad_norm_clipped),
         critic1_grad_norm=norms[0],
         critic2_grad_norm=norms[1] if has_twin else None,
-        critics_grad_ratio=norms[0] / norms[1] if has_twin and norms[1] > 0 else None,
+        critics_grad_ratio=watch.ratio,
+        critics_imbalanced=watch.imbalanced if has_twin else None,
+        critic1_vanishing=watch.vanishing[0],
+        critic2_vanishing=watch.vanishing[1] if has_twin else None,
         advantages_mean=float(result.advantages.mean),
         advantages_std=float(result.advantages.std),
         advantages_max_abs=float(result.advantages.max_abs),

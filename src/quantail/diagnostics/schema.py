@@ -180,6 +180,30 @@ class UpdateMetrics:
         "Gradient norm of critic 1 over that of critic 2.",
         healthy=(0.01, 100.0),
     )
+    critics_imbalanced: float | None = metric(
+        "warn/twin_critics_gradient_imbalance",
+        "1",
+        "1 when the critics' gradient norms differ by a factor of more than 100.",
+        better="lower",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    critic1_vanishing: float = metric(
+        "warn/critic1_vanishing_gradients",
+        "1",
+        "1 when the gradient norm of critic 1 is below 1e-8.",
+        better="lower",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    critic2_vanishing: float | None = metric(
+        "warn/critic2_vanishing_gradients",
+        "1",
+        "1 when the gradient norm of critic 2 is below 1e-8.",
+        better="lower",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
     advantages_mean: float = metric(
         "train/advantages_mean_raw", "reward", "Mean advantage before normalization."
     )
