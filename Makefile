@@ -47,6 +47,7 @@ format: $(STAMP)  ## format and mend what ruff can mend
 
 docs: $(STAMP)  ## write the generated pages under docs/
 	$(BIN)/python -m tests.catalogue
+	$(BIN)/python -m tests.risk.cvar_accuracy
 
 verify: $(STAMP)  ## the learning proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m verify
