@@ -3,8 +3,8 @@
 One process, one thread, the same bars and 16 features, random actions, rounds taken in turn,
 medians. Ours runs the full cost model: mixed fee, volatility-linked spread, square-root impact,
 funding, interest, leverage with a maintenance margin, episodes with auto-reset, and the books of
-every step. The others run their own, simpler one, in their fastest form: a single env with a window
-of one bar.
+every step. The others run their own, simpler one: a single env, both as ``gymnasium.make`` gives it
+with the package's own settings and in its fastest form, the bare class with a window of one bar.
 A competitor that is not installed is left out, with a sentence.
 """
 
@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 
+import gymnasium
 import numpy as np
 import pandas as pd
 
@@ -94,6 +95,13 @@ def gym_anytrading(frame: pd.DataFrame) -> Runner:
     return _single(WithFeatures(df=closes, window_size=1, frame_bound=(1, N_BARS)))
 
 
+def gym_anytrading_registered(frame: pd.DataFrame) -> Runner:
+    import gym_anytrading  # noqa: F401, PLC0415 - optional; registers stocks-v0
+
+    closes = frame.rename(columns=str.capitalize)
+    return _single(gymnasium.make("stocks-v0", df=closes, window_size=10, frame_bound=(10, N_BARS)))
+
+
 def gym_trading_env(frame: pd.DataFrame) -> Runner:
     with warnings.catch_warnings():  # importing it turns every warning into an error
         from gym_trading_env.environments import TradingEnv  # noqa: PLC0415 - optional
@@ -108,7 +116,11 @@ def gym_trading_env(frame: pd.DataFrame) -> Runner:
     return _single(env)
 
 
-COMPETITORS = {"gym-anytrading": gym_anytrading, "gym-trading-env": gym_trading_env}
+COMPETITORS = {
+    "gym-anytrading": gym_anytrading,
+    "gym-anytrading by make": gym_anytrading_registered,
+    "gym-trading-env": gym_trading_env,
+}
 
 
 def measure(runners: dict[str, Runner], seconds: float) -> dict[str, list[float]]:

@@ -78,7 +78,13 @@ class MarketSim:
         self._parameters = pack(config, autoreset)
         self._levels = level_table(config.actions)
         self._actions = np.zeros(n_envs)
-        self._draft = np.zeros((N_DRAFT, n_envs + DRAFT_PADDING))
+        # What the kernel always gets; looking it up anew would take a tenth of a small step.
+        state, market = self.state, self.market
+        self._fixed = (
+            self._levels, state.values, state.counts, state.streams, state.pending, market.rows,
+            market.features, market.table, market.weights, self._parameters,
+            np.zeros((N_DRAFT, n_envs + DRAFT_PADDING)),
+        )  # fmt: skip
         self.reset(seed)
 
     @property
@@ -146,23 +152,21 @@ class MarketSim:
         """
         out = self.out if out is None else out
         self._read_actions(actions)
-        state, market = self.state, self.market
         bad = step_nb(
-            self._actions, self._levels, state.values, state.counts, state.streams, state.pending,
-            market.rows, market.features, market.table, market.weights, self._parameters,
-            self._draft, out.observation, out.final_observation, out.reward, out.terminated,
-            out.truncated,
-            out.sample_weight, out.end_reason, out.record, out.episode,
+            self._actions, *self._fixed, out.observation, out.final_observation, out.reward,
+            out.terminated, out.truncated, out.sample_weight, out.end_reason, out.record,
+            out.episode,
         )  # fmt: skip
         if bad >= 0:
             raise ConfigError(self._outside(bad))
         if self.config.debug:
-            check_books(state, out, self.config)
+            check_books(self.state, out, self.config)
         return out
 
     def _read_actions(self, actions: NDArray[Any]) -> None:
         given = np.asarray(actions)
-        if given.shape not in {(self.n_envs,), (self.n_envs, 1)}:
+        column = given.ndim == 2 and given.shape[1] == 1
+        if len(given.shape) != 1 + column or given.shape[0] != self.n_envs:
             raise ConfigError(
                 f"actions must have shape [{self.n_envs}] or [{self.n_envs}, 1], one for each env; "
                 f"was {list(given.shape)}."
@@ -171,7 +175,7 @@ class MarketSim:
         if given.dtype.kind not in allowed:
             kind = "whole numbers" if len(self._levels) else "numbers"
             raise ConfigError(f"actions must be {kind}; were of type {given.dtype}.")
-        self._actions[:] = given.reshape(self.n_envs)
+        self._actions[:] = given[:, 0] if column else given
 
     def _outside(self, env: int) -> str:
         value = float(self._actions[env])
