@@ -14,6 +14,7 @@ from quantail.sim.costs import CostConfig, NoSlippage, RecordedSpread
 from quantail.sim.episodes import EpisodeConfig
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import (
+    END_REASONS,
     EPISODE,
     LAST_ROW,
     R_FEES,
@@ -191,6 +192,7 @@ def test_a_restart_from_outside_is_masked_and_never_looks_terminal():
     assert out.reward[1] == 0.0
     assert not out.terminated[1]
     assert out.truncated[1]
+    assert END_REASONS[out.end_reason[1]] == "restarted"
     np.testing.assert_array_equal(out.final_observation[1], last[1])
     assert out.observation[1, -1] == 1.0  # a new episode, all its time left
     assert not out.truncated[[0, 2]].any()
