@@ -55,7 +55,8 @@ def run(package: str, arguments: list[str]) -> int:
     if not any("::" in argument for argument in arguments):
         command += map(str, test_files(folder, AGENTS[package]))
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
+    # One thread per process: two stall each other on small operations.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
     return subprocess.run(command, cwd=scratch, env=environment, check=False).returncode
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from quantail.checkpoint.archive import Location
 from quantail.config import LearnerConfig
-from quantail.diagnostics.metrics import update_metrics
+from quantail.diagnostics.metrics import critic_norms, update_metrics
+from quantail.diagnostics.monitors import watch_critics
 from quantail.diagnostics.schema import tagged
 from quantail.errors import ConfigError, QuantailWarning
 from quantail.flow import ActionDistribution, Coefficients, PolicyOutput, Rollout, RolloutCarry
@@ -29,22 +30,23 @@ from quantail.rollout.collect import StoppedError, collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import chunk_length
 from quantail.sb3.buffer import check_buffer_class, fill_buffer
+from quantail.sb3.checks import (
+    check_policy,
+    check_rows,
+    check_sde,
+    check_value_range,
+    joined,
+)
 from quantail.sb3.distributions import stored_actions
 from quantail.sb3.environment import SB3Environment
-from quantail.sb3.errors import SettingError
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
-from quantail.sb3.policy import (
-    CnnLstmPolicy,
-    CnnPolicy,
-    MlpLstmPolicy,
-    MlpPolicy,
-    MultiInputLstmPolicy,
-    MultiInputPolicy,
-)
+from quantail.sb3.policy import POLICIES, MlpPolicy
 from quantail.sb3.saving import save_agent
 from quantail.targets.compute import TargetConfig
 from quantail.targets.twin import Twin
+
+_ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class DistributionalPPO(OnPolicyAlgorithm):
@@ -97,14 +99,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
     """
 
     policy: MlpPolicy  # type: ignore[assignment]
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
-        "MlpPolicy": MlpPolicy,
-        "CnnPolicy": CnnPolicy,
-        "MultiInputPolicy": MultiInputPolicy,
-        "MlpLstmPolicy": MlpLstmPolicy,
-        "CnnLstmPolicy": CnnLstmPolicy,
-        "MultiInputLstmPolicy": MultiInputLstmPolicy,
-    }
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = POLICIES
 
     def __init__(
         self,
@@ -146,15 +141,11 @@ class DistributionalPPO(OnPolicyAlgorithm):
         dual_clip: float | None = None,
         normalize_advantage_per_env: bool = False,
     ) -> None:
+        check_policy(policy)
         check_buffer_class(rollout_buffer_class)
         if value_clip is not None and clip_range_vf is not None:
             raise ConfigError("clip_range_vf has no effect beside value_clip; leave it out")
-        policy_kwargs = dict(policy_kwargs or {})
-        for name, value in (("critic", critic), ("twin", twin)):
-            if value is not None:
-                if name in policy_kwargs:
-                    raise ConfigError(f"{name} is given twice, also in policy_kwargs; keep one")
-                policy_kwargs[name] = value
+        policy_kwargs = joined(policy_kwargs or {}, {"critic": critic, "twin": twin})
         super().__init__(
             policy,  # type: ignore[arg-type]
             env,  # type: ignore[arg-type]
@@ -176,12 +167,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
             seed=seed,
             device=device,
             _init_setup_model=False,
-            supported_action_spaces=(
-                spaces.Box,
-                spaces.Discrete,
-                spaces.MultiDiscrete,
-                spaces.MultiBinary,
-            ),
+            supported_action_spaces=_ACTION_SPACES,
         )
         self.batch_size = batch_size
         self.n_epochs = n_epochs
@@ -211,11 +197,14 @@ class DistributionalPPO(OnPolicyAlgorithm):
         )
         self._carry: RolloutCarry | None = None
         self._rollout: Rollout | None = None
+        self._cycles_imbalanced = 0
         if _init_setup_model:
             self._setup_model()
 
     def _setup_model(self) -> None:
-        self._check_settings()
+        check_value_range(self.clip_range_vf)
+        check_sde(self.use_sde, self.sde_sample_freq)
+        check_rows(self.n_steps * self.n_envs, self.batch_size, self.normalize_advantage)
         super()._setup_model()
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
@@ -232,29 +221,6 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self._generator.seed()
         else:
             self._generator.manual_seed(self.seed)
-
-    def _check_settings(self) -> None:
-        vf, rows = self.clip_range_vf, self.n_steps * self.n_envs
-        if isinstance(vf, int | float) and vf <= 0:
-            raise SettingError(f"clip_range_vf must be positive; was {vf}. None switches it off")
-        if rows == 1 and self.normalize_advantage:
-            raise SettingError(
-                "normalize_advantage needs at least 2 rows in a rollout; n_steps times the number "
-                "of environments was 1. Raise n_steps, or switch normalize_advantage off"
-            )
-        if not self.use_sde and self.sde_sample_freq != -1:
-            raise ConfigError(
-                "sde_sample_freq has no effect without use_sde=True; was "
-                f"{self.sde_sample_freq}. Leave it out"
-            )
-        if rows % self.batch_size:
-            warnings.warn(
-                f"batch_size should divide n_steps times the number of environments ({rows}); was "
-                f"{self.batch_size}: there will be a truncated mini-batch of size "
-                f"{rows % self.batch_size}",
-                QuantailWarning,
-                stacklevel=4,
-            )
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
         super()._maybe_recommend_cpu(mlp_class_name)
@@ -350,7 +316,11 @@ class DistributionalPPO(OnPolicyAlgorithm):
         )
         self._rollout = None
         self._n_updates += result.epochs
-        for tag, value in tagged(update_metrics(result)).items():
+        watch = watch_critics(critic_norms(result), self._cycles_imbalanced)
+        self._cycles_imbalanced = watch.cycles_imbalanced
+        if watch.advice is not None:
+            warnings.warn(watch.advice, QuantailWarning, stacklevel=2)
+        for tag, value in tagged(update_metrics(result, watch)).items():
             self.logger.record(tag, value)
 
     def save(

@@ -320,6 +320,16 @@ class MultiInputLstmPolicy(MultiInputPolicy):
     recurrent = True
 
 
+POLICIES: dict[str, type[BasePolicy]] = {
+    "MlpPolicy": MlpPolicy,
+    "CnnPolicy": CnnPolicy,
+    "MultiInputPolicy": MultiInputPolicy,
+    "MlpLstmPolicy": MlpLstmPolicy,
+    "CnnLstmPolicy": CnnLstmPolicy,
+    "MultiInputLstmPolicy": MultiInputLstmPolicy,
+}
+
+
 def _count(observations: PyTorchObs) -> int:
     part = next(iter(observations.values())) if isinstance(observations, dict) else observations
     return len(part)

@@ -1,0 +1,79 @@
+"""Settings of the agent that are refused, or warned of, when it is built."""
+
+import warnings
+from typing import Any
+
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+
+from quantail.errors import ConfigError, QuantailWarning
+from quantail.sb3.errors import SettingError
+from quantail.sb3.policy import MlpPolicy
+
+
+def check_policy(policy: str | type[BasePolicy]) -> None:
+    """Refuse a policy class that acting and learning would not read.
+
+    Raises:
+        ConfigError: says which class or method.
+    """
+    if isinstance(policy, str):
+        return
+    if not issubclass(policy, MlpPolicy):
+        raise ConfigError(
+            "policy must be the name of a policy or a class derived from those of "
+            f"quantail.sb3.policy, which have critics that learn a law; was {policy.__name__}"
+        )
+    for name in ("forward", "predict_values", "evaluate_actions", "get_distribution"):
+        if getattr(policy, name) is not getattr(MlpPolicy, name):
+            raise ConfigError(
+                f"{policy.__name__}.{name} would have no effect: training reads the network in "
+                "policy.net. Pass a features_extractor_class or a core, or change policy.net"
+            )
+
+
+def check_value_range(clip_range_vf: float | Schedule | None) -> None:
+    """Refuse a range that is not positive."""
+    if isinstance(clip_range_vf, int | float) and clip_range_vf <= 0:
+        raise SettingError(
+            f"clip_range_vf must be positive; was {clip_range_vf}. None switches it off"
+        )
+
+
+def check_sde(use_sde: bool, sde_sample_freq: int) -> None:
+    """Refuse a frequency without effect."""
+    if not use_sde and sde_sample_freq != -1:
+        raise ConfigError(
+            f"sde_sample_freq has no effect without use_sde=True; was {sde_sample_freq}. Leave it "
+            "out"
+        )
+
+
+def check_rows(rows: int, batch_size: int, normalize_advantage: bool) -> None:
+    """Refuse a rollout of one row that must be normalized; warn when minibatches do not fit.
+
+    Args:
+        rows: Of a rollout: steps times environments.
+        batch_size: Rows of a minibatch.
+        normalize_advantage: Over the rollout.
+    """
+    if rows == 1 and normalize_advantage:
+        raise SettingError(
+            "normalize_advantage needs at least 2 rows in a rollout; n_steps times the number of "
+            "environments was 1. Raise n_steps, or switch normalize_advantage off"
+        )
+    if rows % batch_size:
+        warnings.warn(
+            f"batch_size should divide n_steps times the number of environments ({rows}); was "
+            f"{batch_size}: there will be a truncated mini-batch of size {rows % batch_size}",
+            QuantailWarning,
+            stacklevel=4,
+        )
+
+
+def joined(policy_kwargs: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy's arguments with those ``given`` to the agent, as far as not None."""
+    for name, value in given.items():
+        if value is not None and name in policy_kwargs:
+            raise ConfigError(f"{name} is given twice, also in policy_kwargs; keep one")
+    return {**policy_kwargs, **{name: v for name, v in given.items() if v is not None}}
