@@ -199,7 +199,9 @@ def _members(data: bytes, name: object) -> dict[str, bytes]:
     except CheckpointError:
         raise
     except _BROKEN as error:
-        raise CheckpointError(f"{name} is not a whole zip file ({error}); {_AGAIN}") from error
+        raise CheckpointError(
+            f"{name} wasn't a zip-file, or not a whole one ({error}); {_AGAIN}"
+        ) from error
 
 
 def _manifest(data: bytes, name: object) -> dict[str, Any]:
