@@ -140,7 +140,7 @@ def test_shaping_telescopes_over_an_episode():
 
 def test_the_potential_of_a_ruined_account_is_zero():
     bars = bars_of_closes([100, 100, 60, 5, 5])
-    shaped = PotentialShaped(gamma=1.0, position_weight=0.5, drawdown_weight=0.0)
+    shaped = PotentialShaped(gamma=1.0, position_weight=0.5, drawdown_weight=2.0)
     config = SimConfig(
         reward=shaped, account=EXACT, costs=FREE, episodes=EpisodeConfig(length=4, start="first")
     )
