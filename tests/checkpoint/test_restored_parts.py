@@ -82,8 +82,9 @@ def test_vec_normalize_must_be_there(tmp_path: Path) -> None:
         load(tmp_path / "agent", env=normalized(""))
     with pytest.raises(CheckpointError, match=r"VecNormalize\(norm_obs=True\), and env has norm_o"):
         load(tmp_path / "agent", env=normalized("n", norm_obs=False))
-    with pytest.warns(QuantailWarning, match="without env its statistics are not restored"):
+    with pytest.warns(QuantailWarning, match="without env its statistics are not restored") as told:
         load(tmp_path / "agent")
+    assert told[0].filename == __file__
     with pytest.warns(QuantailWarning, match="the agent was trained without one"):
         load(tmp_path / "plain", env=normalized("n"))
     load(tmp_path / "agent", env=normalized(""), custom_objects={"vec_normalize": None})

@@ -250,19 +250,32 @@ def test_changed_arguments_take_effect(tmp_path: Path) -> None:
 )
 def test_changes_that_cannot_be(given: dict[str, Any], message: str, tmp_path: Path) -> None:
     agent(policy_kwargs={"net_arch": [4]}, critic=QuantileCritic()).save(tmp_path / "agent")
-    DistributionalPPO.load(tmp_path / "agent", critic=QuantileCritic(), policy_kwargs=KWARGS_SAVED)
     with pytest.raises(ConfigError, match=message):
         DistributionalPPO.load(tmp_path / "agent", **given)
 
 
-KWARGS_SAVED = {"net_arch": [4], "critic": QuantileCritic()}
+def test_the_same_arguments_can_be_given_again(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "policy_kwargs": {"net_arch": [4]},
+        "critic": QuantileCritic(),
+        "twin": "off",
+        **SMALL,
+    }
+    model = agent(**given)
+    model.save(tmp_path / "agent")
+    loaded = DistributionalPPO.load(tmp_path / "agent", **given)
+    assert loaded.policy_kwargs == model.policy_kwargs
+    assert loaded.policy_kwargs == {"net_arch": [4], "critic": QuantileCritic(), "twin": "off"}
 
 
 def test_custom_object_that_replaces_nothing_is_told(tmp_path: Path) -> None:
     agent().save(tmp_path / "agent")
-    with pytest.warns(QuantailWarning, match=r"custom_objects\['learnin_rate'\] replaces nothing"):
+    with pytest.warns(
+        QuantailWarning, match=r"custom_objects\['learnin_rate'\] replaces nothing"
+    ) as told:
         loaded = DistributionalPPO.load(tmp_path / "agent", custom_objects={"learnin_rate": 1.0})
     assert not hasattr(loaded, "learnin_rate")
+    assert told[0].filename == __file__
 
 
 def test_given_optimizer_settings_come_before_saved_ones(tmp_path: Path) -> None:

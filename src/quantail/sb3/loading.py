@@ -24,7 +24,7 @@ from quantail.errors import ConfigError, QuantailWarning
 from quantail.sb3.normalization import check_statistics, restore_statistics
 from quantail.sb3.parameters import agent_state, parameters_of, reader_of, set_parameters
 from quantail.sb3.policy import MlpPolicy
-from quantail.sb3.saving import BUFFERS, COUNTS, LAST, NEEDED, SPACES, arguments, versions
+from quantail.sb3.saving import BUFFERS, COUNTS, FOLDED, LAST, NEEDED, SPACES, arguments, versions
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -93,7 +93,7 @@ def _check_custom(custom: Mapping[str, Any], known: set[str]) -> None:
                 f"custom_objects[{name!r}] replaces nothing: the file has no such setting; it has "
                 f"{', '.join(sorted(known))}",
                 QuantailWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
 
@@ -101,14 +101,16 @@ def _changes(kind: type, settings: Mapping[str, Any], changes: Mapping[str, Any]
     """Return the settings to change, refusing unknown ones and another network."""
     accepted = {}
     allowed = arguments(kind)
+    network = dict(settings["policy_kwargs"])
+    folded = {name: network[name] for name in FOLDED if name in network}
     for name, value in changes.items():
-        network = dict(settings["policy_kwargs"])
-        if name == "policy_kwargs" and value != network:
-            raise ConfigError(
-                f"policy_kwargs must equal those of the saved agent, {network}; were {value}. "
-                "Leave them out, or pass them in custom_objects to change the network knowingly"
-            )
-        if name in ("critic", "twin"):
+        if name == "policy_kwargs":
+            if {**folded, **(value or {})} != network:
+                raise ConfigError(
+                    f"policy_kwargs must equal those of the saved agent, {network}; were {value}. "
+                    "Leave them out, or pass them in custom_objects to change the network knowingly"
+                )
+        elif name in FOLDED:
             if value != network.get(name):
                 raise ConfigError(
                     f"{name} must equal that of the saved agent, {network.get(name)}; was {value}. "
@@ -179,7 +181,7 @@ def _report_left_out(names: set[str], model: "DistributionalPPO") -> None:
         warn(
             f"{name} was left out of the file, and is now {value}; pass {name}=... to load()",
             QuantailWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

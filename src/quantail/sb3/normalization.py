@@ -48,7 +48,7 @@ def check_statistics(saved: list[dict[str, Any]] | None, env: VecEnv | None) -> 
                 "restored: predict() needs normalized observations. Pass "
                 "env=VecNormalize(...) to load() to restore them",
                 QuantailWarning,
-                stacklevel=6,
+                stacklevel=4,
             )
         return
     if not saved:
@@ -57,7 +57,7 @@ def check_statistics(saved: list[dict[str, Any]] | None, env: VecEnv | None) -> 
                 "env has a VecNormalize that normalizes observations, and the agent was trained "
                 "without one; pass an env without it",
                 QuantailWarning,
-                stacklevel=6,
+                stacklevel=4,
             )
         return
     if len(wrappers) != len(saved):

@@ -130,7 +130,9 @@ def agent_state(checkpoint: Checkpoint) -> dict[str, Any]:
     for name in ("settings", "progress", "versions"):
         if not isinstance(state[name], dict):
             raise CheckpointError(f"{name} in {checkpoint.name} must hold keys and values")
-    if not isinstance(state["excluded"], list) or type(state["n_envs"]) is not int:
+    excluded = state["excluded"]
+    is_list = isinstance(excluded, list) and all(isinstance(name, str) for name in excluded)
+    if not is_list or type(state["n_envs"]) is not int:
         raise CheckpointError(f"excluded or n_envs in {checkpoint.name} is not as it was saved")
     without_optimizer: Json = [part for name, part in state.items() if name != "optimizer"]
     check_references(without_optimizer, checkpoint.tensors["arrays"], "arrays.safetensors")

@@ -39,8 +39,9 @@ COUNTS: Final = (
 )
 LAST: Final = ("_last_obs", "_last_episode_starts", "_last_original_obs")
 BUFFERS: Final = ("ep_info_buffer", "ep_success_buffer")
-# The constructor folds critic and twin into policy_kwargs.
-_NOT_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model", "critic", "twin")
+FOLDED: Final = ("critic", "twin")
+"""Arguments that the constructor folds into ``policy_kwargs``."""
+_NOT_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model", *FOLDED)
 
 
 def save_agent(
