@@ -66,6 +66,20 @@ def metric(
     return dataclasses.field(metadata={_KEY: declaration})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFamily:
+    """Metrics that differ in a few names only, such as one per layer."""
+
+    pattern: str
+    """Tag with names in braces."""
+    unit: str
+    sentence: str
+
+    def tag(self, **names: str | int) -> str:
+        """Return the tag of one member."""
+        return self.pattern.format(**names)
+
+
 def declared(*groups: type) -> dict[str, Metric]:
     """Return tag -> declaration for all metrics of ``groups``.
 
@@ -237,3 +251,10 @@ class UpdateMetrics:
     stopped_early: float = metric(
         "train/kl_early_stop", "1", "1 when the KL stop ended the epochs.", aggregate="last"
     )
+
+
+CORE_STATE: Final = MetricFamily(
+    pattern="lstm/{core}_{part}_layer{layer}_{statistic}",
+    unit="1",
+    sentence="Mean, std or mean norm of one part of a recurrent state, over a rollout's chunks.",
+)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from quantail.checkpoint.archive import Location
 from quantail.config import LearnerConfig
+from quantail.diagnostics.core_states import core_state_metrics
 from quantail.diagnostics.metrics import critic_norms, update_metrics
 from quantail.diagnostics.monitors import watch_critics
 from quantail.diagnostics.schema import tagged
@@ -314,13 +315,15 @@ class DistributionalPPO(OnPolicyAlgorithm):
         result = update(
             self.policy.net, self.policy.optimizer, self._rollout, settings, now, self._generator
         )
+        starts = self._rollout.episode_starts[:: self._length]
+        states = core_state_metrics(self._rollout.chunk_states, starts)
         self._rollout = None
         self._n_updates += result.epochs
         watch = watch_critics(critic_norms(result), self._cycles_imbalanced)
         self._cycles_imbalanced = watch.cycles_imbalanced
         if watch.advice is not None:
             warnings.warn(watch.advice, QuantailWarning, stacklevel=2)
-        for tag, value in tagged(update_metrics(result, watch)).items():
+        for tag, value in {**tagged(update_metrics(result, watch)), **states}.items():
             self.logger.record(tag, value)
 
     def save(
