@@ -4,7 +4,8 @@ Loaded by ``python -m tests.conformance`` into a run of the tests that Stable-Ba
 sb3-contrib ship. Tests that do not construct the agent are left out.
 """
 
-import inspect
+import dis
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--original"):
         return
     for item in used:
-        reason = EXCLUDED.get(f"{item.path.name}::{item.name}")
+        reason = EXCLUDED.get(f"{item.path.name}::{item.originalname}")
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=f"excluded: {reason}"))
 
@@ -55,15 +56,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _uses_agent(item: pytest.Function) -> bool:
     """Say whether a test constructs the agent: by a parameter, or by its own words."""
     agents = {getattr(package, name) for package, name in NAMES.items()}
-    values: list[Any] = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
-    if any(value == "ppo" for value in values if isinstance(value, str)):
-        return True
-    makers = [value for value in values if callable(value)]
-    if makers:
-        return any(value in agents for value in makers)
-    return bool(set(NAMES.values()) & _names(item.function.__code__))
+    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    for name in ("model_class", "algo"):
+        if name in params:
+            return params[name] in agents
+    if "model_name" in params:
+        return params["model_name"] == "ppo"
+    return bool(set(NAMES.values()) & _globals_read(item.function.__code__))
 
 
-def _names(code: Any) -> set[str]:
-    inner = [constant for constant in code.co_consts if inspect.iscode(constant)]
-    return set(code.co_names).union(*(_names(part) for part in inner))
+def _globals_read(code: CodeType) -> set[str]:
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    read = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return read.union(*map(_globals_read, inner))

@@ -11,7 +11,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, Schedule
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
@@ -23,23 +23,18 @@ from quantail.diagnostics.metrics import critic_norms, update_metrics
 from quantail.diagnostics.monitors import watch_critics
 from quantail.diagnostics.schema import tagged
 from quantail.errors import ConfigError, QuantailWarning
-from quantail.flow import ActionDistribution, Coefficients, PolicyOutput, Rollout, RolloutCarry
+from quantail.flow import Coefficients, PolicyOutput, Rollout, RolloutCarry
 from quantail.learner import update
 from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig, check_value_clip
 from quantail.nets.critics import CriticConfig
-from quantail.rollout.collect import StoppedError, collect, start
+from quantail.rollout.collect import Draw, StoppedError, collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import chunk_length
 from quantail.sb3.buffer import check_buffer_class, fill_buffer
-from quantail.sb3.checks import (
-    check_policy,
-    check_rows,
-    check_sde,
-    check_value_range,
-    joined,
-)
+from quantail.sb3.checks import check_policy, check_sde, check_sizes, joined
 from quantail.sb3.distributions import stored_actions
 from quantail.sb3.environment import SB3Environment
+from quantail.sb3.exploration import seeded, state_noise
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import POLICIES, MlpPolicy
@@ -203,9 +198,9 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self._setup_model()
 
     def _setup_model(self) -> None:
-        check_value_range(self.clip_range_vf)
         check_sde(self.use_sde, self.sde_sample_freq)
-        check_rows(self.n_steps * self.n_envs, self.batch_size, self.normalize_advantage)
+        rows = self.n_steps * self.n_envs
+        check_sizes(rows, self.batch_size, self.normalize_advantage, self.clip_range_vf)
         super()._setup_model()
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
@@ -217,14 +212,25 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self.learner_config.chunk_length,
             self.policy.net.config.core.kind != "none",
         )
-        self._generator = torch.Generator()
-        if self.seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(self.seed)
+        self._generator = seeded(self.seed)
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
         super()._maybe_recommend_cpu(mlp_class_name)
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Learn for some steps; logs go to ``tb_log_name``, by default the name of the class."""
+        name = tb_log_name or type(self).__name__
+        return super().learn(
+            total_timesteps, callback, log_interval, name, reset_num_timesteps, progress_bar
+        )
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         before = self._last_obs
@@ -247,14 +253,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
             assert self._last_obs is not None
             masks = environment.action_masks()
             self._carry = start(self.policy.net, self._last_obs, masks, env.num_envs)
+        draw: Draw | None = None
         if self.use_sde:
-            self.policy.reset_noise(env.num_envs, self._generator)
+            draw = state_noise(self.policy, env.num_envs, self.sde_sample_freq, self._generator)
         callback.on_rollout_start()
-
-        def draw(step: int, law: ActionDistribution) -> Tensor:
-            if self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0:
-                self.policy.reset_noise(env.num_envs, self._generator)
-            return self.policy.draw(law)
 
         def on_step(step: int, output: PolicyOutput, raw: Tensor, result: EnvStep) -> bool:
             self.num_timesteps += env.num_envs
@@ -288,7 +290,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
                 self._length,
                 self._generator,
                 on_step,
-                draw if self.use_sde else None,
+                draw,
             )
         except StoppedError as stopped:
             self._carry = stopped.carry

@@ -43,13 +43,16 @@ class SB3Environment:
         truncated = np.zeros(self.n_envs, np.bool_)
         for env in np.flatnonzero(dones):
             truncated[env] = infos[env].get("TimeLimit.truncated", False)
+        weights = np.ones(self.n_envs, np.float32)
+        for row, info in enumerate(infos):
+            weights[row] = info.get("sample_weight", 1.0)
         return EnvStep(
             observations=observations,  # type: ignore[arg-type]
             rewards=np.asarray(rewards, np.float32),
             terminated=np.asarray(dones, np.bool_) & ~truncated,
             truncated=truncated,
             final_observations=_final_observations(infos, np.flatnonzero(truncated)),
-            weights=np.array([info.get("sample_weight", 1.0) for info in infos], np.float32),
+            weights=weights,
             action_masks=self.action_masks(),
             infos=infos,
         )

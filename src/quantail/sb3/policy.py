@@ -142,7 +142,7 @@ class MlpPolicy(BasePolicy):
             critic=critic or QuantileCritic(),
             actor=ActorConfig(
                 squash=squash_output,
-                log_std_init=log_std_init,
+                log_std_init=float(log_std_init),
                 state_noise=_state_noise(use_sde, full_std, use_expln),
             ),
             twin=twin,
