@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt Makefile 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Installed for its data files alone; its own requirements hold pandas below 3.
 DATA_ONLY := universal-portfolios==0.4.17
+# Installed for `make bench` alone; it holds ccxt at an old version that its environment never uses.
+COMPETITORS := gym-trading-env==0.3.5
 WORKERS ?= 2
 SOURCES := src tests benchmarks examples
 
@@ -53,6 +55,7 @@ verify: $(STAMP)  ## the learning proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m verify
 
 bench: $(STAMP)  ## speed against others, as ratios within one run
+	$(PIP) install --no-deps $(COMPETITORS)
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 demo conformance:

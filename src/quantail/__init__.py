@@ -12,7 +12,11 @@ __version__: Final = version("quantail")
 
 # public name -> module that defines it
 _PUBLIC: Final[dict[str, str]] = {
+    "Bars": "quantail.market.bars",
     "DistributionalPPO": "quantail.sb3.agent",
+    "MarketSim": "quantail.sim.simulator",
+    "MarketVecEnv": "quantail.sb3.vec_env",
+    "SimConfig": "quantail.sim.config",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - the table above is the single list of names
