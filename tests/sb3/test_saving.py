@@ -231,8 +231,14 @@ def test_include_and_exclude(tmp_path: Path) -> None:
 def test_changed_arguments_take_effect(tmp_path: Path) -> None:
     agent().save(tmp_path / "agent")
     loaded = DistributionalPPO.load(
-        tmp_path / "agent", n_epochs=3, gamma=0.5, custom_objects={"learning_rate": 0.25}
+        tmp_path / "agent",
+        n_epochs=3,
+        gamma=0.5,
+        clip_range_vf=0.75,
+        custom_objects={"learning_rate": 0.25},
     )
+    assert loaded.clip_range_vf(1.0) == 0.75
+    assert loaded.learner_config.value_clip.kind == "mean_only"
     assert loaded.learner_config.n_epochs == loaded.n_epochs == 3
     assert loaded.learner_config.targets.gamma == 0.5
     assert loaded.lr_schedule(1.0) == loaded.learning_rate == 0.25

@@ -60,7 +60,7 @@ def make_space(plain: Mapping[str, Any], place: str) -> "spaces.Space[Any]":
 
 
 def _make_box(dtype: str, shape: list[int], low: Any, high: Any) -> spaces.Box:
-    kind = _numeric(dtype)
+    kind = np.dtype(dtype)
     bounds = [np.broadcast_to(np.asarray(bound, kind), shape).copy() for bound in (low, high)]
     return spaces.Box(bounds[0], bounds[1], tuple(shape), kind.type)
 
@@ -69,13 +69,13 @@ def _make_discrete(dtype: str, n: int, start: int) -> "spaces.Discrete[Any]":
     # Older versions of gymnasium know int64 alone, and have no argument for it.
     if dtype == "int64":
         return spaces.Discrete(n, start=start)
-    return spaces.Discrete(n, start=start, dtype=_numeric(dtype).type)
+    return spaces.Discrete(n, start=start, dtype=np.dtype(dtype).type)
 
 
 def _make_multi_discrete(
     dtype: str, nvec: NDArray[Any], start: NDArray[Any]
 ) -> spaces.MultiDiscrete:
-    return spaces.MultiDiscrete(nvec, dtype=_numeric(dtype).type, start=start)
+    return spaces.MultiDiscrete(nvec, dtype=np.dtype(dtype).type, start=start)
 
 
 def _make_dict(parts: list[tuple[str, Mapping[str, Any]]]) -> spaces.Dict:
@@ -94,13 +94,6 @@ _MAKERS: Final[dict[Any, Callable[..., "spaces.Space[Any]"]]] = {
 
 def _dtype(space: "spaces.Space[Any]") -> str:
     return np.dtype(space.dtype).name
-
-
-def _numeric(name: str) -> np.dtype[Any]:
-    kind = np.dtype(str(name))
-    if kind.kind not in "biuf":
-        raise ValueError(f"dtype must be a number; was {name}")
-    return kind
 
 
 def _bound(values: NDArray[Any]) -> Any:
