@@ -8,15 +8,17 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from quantail.errors import DataError
+from quantail.errors import ConfigError, ConfigProblem, DataError
+from quantail.market.sources.table import parse_instant
 
 _LOG: Final = logging.getLogger(__name__)
 _ResultT = TypeVar("_ResultT")
@@ -33,6 +35,18 @@ def optional_package(name: str) -> Any:
             f"this source needs the package {name}, which is not installed; run: pip install "
             "'quantail[data]'"
         ) from error
+
+
+def check_request(start: str, stop: str, symbols: Sequence[str], base_url: str | None) -> None:
+    """Refuse instants and addresses that cannot be read, an empty span, and a symbol twice."""
+    first, last = parse_instant(start, "start"), parse_instant(stop, "stop")
+    if not first < last:
+        raise ConfigError([ConfigProblem("stop", f"must be after start; was {stop!r}")])
+    if len(set(symbols)) != len(symbols):
+        raise ConfigError([ConfigProblem("symbols", f"must differ; was {symbols!r}")])
+    if base_url is not None and not urlsplit(base_url).netloc:
+        message = f"must read http://host or https://host; was {base_url!r}"
+        raise ConfigError([ConfigProblem("base_url", message)])
 
 
 def folder_name(text: str) -> str:

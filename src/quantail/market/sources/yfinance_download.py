@@ -16,17 +16,18 @@ import pandas as pd
 from annotated_types import Ge, MinLen
 
 from quantail.config_class import config
-from quantail.errors import ConfigError, ConfigProblem, DataError
+from quantail.errors import DataError
 from quantail.market.bars import Bars
 from quantail.market.calendars import CalendarConfig, ExchangeSessions
 from quantail.market.sources.download import (
+    check_request,
     folder_name,
     optional_package,
     read_cache,
     with_patience,
     write_cache,
 )
-from quantail.market.sources.table import TableRules, parse_instant, parse_interval, to_bars
+from quantail.market.sources.table import TableRules, parse_interval, to_bars
 
 _COLUMNS: Final = {
     "Open": "open",
@@ -63,14 +64,7 @@ class YFinanceSource(TableRules):
     def check(self) -> None:
         """Refuse instants and addresses that cannot be read, and an empty span."""
         TableRules.check(self)
-        first, last = parse_instant(self.start, "start"), parse_instant(self.stop, "stop")
-        if not first < last:
-            raise ConfigError([ConfigProblem("stop", f"must be after start; was {self.stop!r}")])
-        if len(set(self.symbols)) != len(self.symbols):
-            raise ConfigError([ConfigProblem("symbols", f"must differ; was {self.symbols!r}")])
-        if self.base_url is not None and not urlsplit(self.base_url).netloc:
-            message = f"must read http://host or https://host; was {self.base_url!r}"
-            raise ConfigError([ConfigProblem("base_url", message)])
+        check_request(self.start, self.stop, self.symbols, self.base_url)
 
     def load(self, cache: Path, sleep: Callable[[float], None] = time.sleep) -> Bars:
         """Fetch the symbols that the cache does not hold yet, then read all of them.
