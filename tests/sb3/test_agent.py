@@ -1,6 +1,7 @@
 """The agent behind the Stable-Baselines3 API: real training, real environments."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +12,8 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
 
 from quantail import DistributionalPPO
 from quantail.diagnostics.schema import UpdateMetrics, declared
@@ -129,6 +131,36 @@ def test_logged_learning_rate_is_the_one_in_the_optimizer() -> None:
     model.learn(128)
     rates = {group["lr"] for group in model.policy.optimizer.param_groups}
     assert rates == {model.logger.name_to_value["train/learning_rate"]}
+
+
+def test_schedule_objects_of_sb3_are_followed() -> None:
+    schedule = LinearSchedule(start=0.01, end=0.001, end_fraction=0.5)
+    model = agent(learning_rate=schedule, clip_range=LinearSchedule(0.4, 0.2, 1.0))
+    model.learn(128)
+    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(0.001)
+    assert model.logger.name_to_value["train/clip_range"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_logs_are_named_after_the_class(given: str | None, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    names = {} if given is None else {"tb_log_name": given}
+    agent(tensorboard_log=str(tmp_path)).learn(64, **names)
+    assert [folder.name for folder in tmp_path.iterdir()] == [f"{given or 'DistributionalPPO'}_1"]
+
+
+def test_an_environment_may_give_no_infos() -> None:
+    class Silent(VecEnvWrapper):
+        def reset(self) -> Any:
+            return self.venv.reset()
+
+        def step_wait(self) -> Any:
+            observations, rewards, dones, infos = self.venv.step_wait()
+            return observations, rewards, dones, infos if dones.any() else []
+
+    env = Silent(make_vec_env("CartPole-v1", 4, seed=0))
+    model = DistributionalPPO("MlpPolicy", env, **SMALL).learn(128)
+    assert len(model.ep_info_buffer) > 0
 
 
 def test_same_seed_gives_the_same_weights_to_the_bit() -> None:
