@@ -152,9 +152,11 @@ def test_part_of_the_parameters() -> None:
 def test_optimizer_state_of_other_shapes_is_refused() -> None:
     source, model = agent().learn(16), agent(seed=1)
     optimizer = source.get_parameters()["policy.optimizer"]
-    optimizer["state"][0]["exp_avg"] = torch.zeros(7, 7, 7)
-    with pytest.raises(CheckpointError, match=r"exp_avg of parameter 0 has shape \[7, 7, 7\]"):
-        model.set_parameters({"policy.optimizer": optimizer}, exact_match=False)
+    rows, columns = optimizer["state"][0]["exp_avg"].shape
+    for shape in ((1, rows, columns), (rows, columns + 1), (rows + 1,)):
+        optimizer["state"][0]["exp_avg"] = torch.zeros(shape)
+        with pytest.raises(CheckpointError, match=r"exp_avg of parameter 0 has shape \["):
+            model.set_parameters({"policy.optimizer": optimizer}, exact_match=False)
     optimizer["state"] = {999: {}}
     with pytest.raises(CheckpointError, match=r"a state of unknown parameters \[999\]"):
         model.set_parameters({"policy.optimizer": optimizer}, exact_match=False)
