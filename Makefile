@@ -53,6 +53,7 @@ docs: $(STAMP)  ## write the generated pages under docs/
 
 verify: $(STAMP)  ## the learning proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m verify
+	$(BIN)/python -m tests.learning.table
 
 bench: $(STAMP)  ## speed against others, as ratios within one run
 	$(PIP) install --no-deps $(COMPETITORS)

@@ -56,6 +56,14 @@ class Problem:
     policy: str = "MlpPolicy"
     kind: type[Any] = DistributionalPPO
     episodes: int = 20
+    bar: float = 0.0
+    """The score that must be reached."""
+    at_least: int = 4
+    """Of 5 seeds, how many must reach it."""
+
+    def holds(self, scores: list[float]) -> bool:
+        """Whether enough seeds reach the bar."""
+        return sum(value >= self.bar for value in scores) >= self.at_least
 
 
 def linear(start: float) -> Callable[[float], float]:
@@ -71,10 +79,10 @@ CARTPOLE = {
     "gae_lambda": 0.9,
 }
 NO_VELOCITY = {
-    "n_steps": 128,
-    "batch_size": 256,
+    "n_steps": 64,
+    "batch_size": 128,
     "n_epochs": 10,
-    "learning_rate": linear(2e-3),
+    "learning_rate": linear(1.5e-3),
     "gamma": 0.98,
     "gae_lambda": 0.9,
     "chunk_length": 32,
@@ -106,7 +114,7 @@ LUNAR = {
 }
 
 PROBLEMS = {
-    "cartpole": Problem("CartPole-v1", classic("CartPole-v1"), 8, 100_000, CARTPOLE),
+    "cartpole": Problem("CartPole-v1", classic("CartPole-v1"), 8, 100_000, CARTPOLE, bar=475.0),
     "cartpole_positions": Problem(
         "CartPole-v1 without velocities, lstm",
         classic("CartPole-v1", WithoutVelocity),
@@ -114,8 +122,11 @@ PROBLEMS = {
         100_000,
         NO_VELOCITY,
         "MlpLstmPolicy",
+        bar=475.0,
     ),
-    "pendulum": Problem("Pendulum-v1", classic("Pendulum-v1"), 4, 100_000, PENDULUM),
+    "pendulum": Problem(
+        "Pendulum-v1", classic("Pendulum-v1"), 4, 100_000, PENDULUM, bar=-250.0, at_least=5
+    ),
     "t_maze_lru": Problem(
         "T-maze of length 50, lru",
         t_maze(50),
@@ -124,6 +135,8 @@ PROBLEMS = {
         {**MAZE, "policy_kwargs": {"core": LruConfig(hidden_size=64)}},
         "MlpLstmPolicy",
         episodes=500,
+        bar=0.99,
+        at_least=5,
     ),
     "t_maze_memoryless": Problem(
         "T-maze of length 50, no memory", t_maze(50), 64, 300_000, MAZE, episodes=2000
