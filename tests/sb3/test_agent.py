@@ -264,3 +264,14 @@ def test_memory_settings_need_a_recurrent_policy() -> None:
         agent("MlpPolicy", policy_kwargs={"lstm_hidden_size": 8})
     with pytest.raises(ConfigError, match="chunk_length has no effect without a recurrent core"):
         agent("MlpPolicy", chunk_length=4)
+
+
+@catalogue("F46")
+def test_foreign_weights_reset_every_recurrent_state() -> None:
+    model, other = agent().learn(64), agent(seed=1)
+    assert any(float(part.abs().max()) > 0 for core in model._carry.state for part in core)
+    model.set_parameters(other.get_parameters())
+    initial = model.policy.net.initial_state(4)
+    for core, fresh in zip(model._carry.state, initial, strict=True):
+        for part, expected in zip(core, fresh, strict=True):
+            assert torch.equal(part, expected)

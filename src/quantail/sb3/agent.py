@@ -396,3 +396,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         if not isinstance(load_path_or_dict, dict):
             load_path_or_dict = read_parameters(load_path_or_dict)
         set_parameters(self, load_path_or_dict, exact_match)
+        if self._carry is not None:
+            # What other weights remembered means nothing to these.
+            fresh = self.policy.net.initial_state(self.n_envs)
+            self._carry = replace(self._carry, state=fresh)
