@@ -59,7 +59,10 @@ bench: $(STAMP)  ## speed against others, as ratios within one run
 	$(PIP) install --no-deps $(COMPETITORS)
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
-demo conformance:
+conformance: $(STAMP)  ## the tests of Stable-Baselines3 and sb3-contrib, with our class in place
+	$(BIN)/python -m tests.conformance -n $(WORKERS)
+
+demo:
 	@echo '`make $@` is not there yet; see CHANGELOG.md for what is.' >&2; exit 1
 
 lock:  ## write constraints.txt anew from the ranges in pyproject.toml

@@ -279,6 +279,8 @@ class StepInfo:
 
     losses: LossTerms
     """Over the minibatch: means by row weight, counts summed, extremes kept."""
+    weight: float
+    """Sum of the row weights behind the means."""
     grad_norm: Tensor
     """Before clipping."""
     grad_norm_clipped: Tensor

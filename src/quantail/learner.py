@@ -112,6 +112,7 @@ def gradient_step(
         optimizer.step()
     return StepInfo(
         losses=averaged,
+        weight=gradient.weight,
         grad_norm=clipped.before,
         grad_norm_clipped=clipped.after,
         critic_grad_norms=critic_norms,

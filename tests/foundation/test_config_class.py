@@ -41,7 +41,10 @@ def test_is_frozen_slotted_and_keyword_only() -> None:
             lambda: CategoricalHead(support=[0.0, 1.0]),
             "support: must be a tuple; was",
         ),
-        (lambda: Root(head=Learning()), "head: must be one of QuantileHead, CategoricalHead; was Learning"),
+        (
+            lambda: Root(head=Learning()),
+            "head: must be one of QuantileHead, CategoricalHead; was Learning",
+        ),
         (lambda: Root(verbose=1), "verbose: must be True or False; was 1"),
         (lambda: Root(windows=()), r"windows: must have at least 1 item\(s\); was \(\)"),
     ],

@@ -22,8 +22,12 @@ def update_metrics(result: UpdateResult, watch: CriticWatch) -> UpdateMetrics:
     def over_steps(read: Callable[[StepInfo], Tensor]) -> Tensor:
         return torch.stack([read(step).detach().float() for step in result.steps])
 
+    # A smaller last minibatch counts by its rows; where no step used any row, all count alike.
+    shares = torch.tensor([step.weight for step in result.steps])
+    shares = shares / shares.sum() if bool(shares.sum() > 0) else shares + 1 / len(shares)
+
     def mean(read: Callable[[StepInfo], Tensor]) -> float:
-        return float(over_steps(read).mean())
+        return float((shares * over_steps(read)).sum())
 
     def ratio(name: str) -> Tensor:
         return over_steps(lambda step: getattr(step.losses.ratio, name))
@@ -39,14 +43,14 @@ def update_metrics(result: UpdateResult, watch: CriticWatch) -> UpdateMetrics:
         value_loss=sum(losses) / n_critics,
         critic1_loss=losses[0],
         critic2_loss=losses[1] if has_twin else None,
-        approx_kl=float(ratio("approx_kl").mean()),
-        clip_fraction=float(ratio("clip_fraction").mean()),
-        ratio_mean=float(ratio("ratio_mean").mean()),
-        log_ratio_mean=float(ratio("log_ratio_mean").mean()),
-        log_ratio_std=float(ratio("log_ratio_std").mean()),
+        approx_kl=mean(lambda step: step.losses.ratio.approx_kl),
+        clip_fraction=mean(lambda step: step.losses.ratio.clip_fraction),
+        ratio_mean=mean(lambda step: step.losses.ratio.ratio_mean),
+        log_ratio_mean=mean(lambda step: step.losses.ratio.log_ratio_mean),
+        log_ratio_std=mean(lambda step: step.losses.ratio.log_ratio_std),
         log_ratio_max_abs=float(ratio("log_ratio_max_abs").max()),
-        log_ratio_extreme_fraction=float(ratio("log_ratio_extreme_fraction").mean()),
-        log_ratio_clamp_fraction=float(ratio("log_ratio_clamp_fraction").mean()),
+        log_ratio_extreme_fraction=mean(lambda step: step.losses.ratio.log_ratio_extreme_fraction),
+        log_ratio_clamp_fraction=mean(lambda step: step.losses.ratio.log_ratio_clamp_fraction),
         log_ratio_nan_count=float(ratio("log_ratio_nan_count").sum()),
         log_ratio_inf_count=float(ratio("log_ratio_inf_count").sum()),
         skipped_microbatches=sum(step.skipped for step in result.steps),
