@@ -162,12 +162,15 @@ def test_gradient_by_finite_differences_and_none_to_the_old_law(mode: type, crit
 
     rows = value_loss(law(inputs), old, atoms, weights, mode(range=0.1)).rows
     assert torch.autograd.grad(rows.sum(), before, allow_unused=True) == (None,)
-    assert torch.autograd.gradcheck(
-        lambda x: value_loss(law(x), old.detach(), atoms, weights, mode(range=0.1)).rows, (inputs,)
-    )
-    assert torch.autograd.gradcheck(
-        lambda x: mode(range=0.1).held(law(x), old.detach()).loss(atoms, weights), (inputs,)
-    )
+    for width in (0.1, 10.0):  # every row held, and none
+        clip = mode(range=width)
+        assert torch.autograd.gradcheck(
+            lambda x, clip=clip: value_loss(law(x), old.detach(), atoms, weights, clip).rows,
+            (inputs,),
+        )
+        assert torch.autograd.gradcheck(
+            lambda x, clip=clip: clip.held(law(x), old.detach()).loss(atoms, weights), (inputs,)
+        )
 
 
 def scalar(*values: float) -> ScalarValues:
