@@ -13,7 +13,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecNormalize
 
 from quantail import DistributionalPPO
 from quantail.diagnostics.schema import UpdateMetrics, declared
@@ -275,3 +275,35 @@ def test_foreign_weights_reset_every_recurrent_state() -> None:
     for core, fresh in zip(model._carry.state, initial, strict=True):
         for part, expected in zip(core, fresh, strict=True):
             assert torch.equal(part, expected)
+
+
+class OneBuffer(DummyVecEnv):
+    """Hands out the same array for every observation, as a compiled environment may."""
+
+    def step_wait(self) -> Any:
+        observation, *rest = super().step_wait()
+        self.shared[...] = observation
+        return (self.shared, *rest)
+
+    def reset(self) -> Any:
+        observation = super().reset()
+        if not hasattr(self, "shared"):
+            self.shared = observation.copy()
+        self.shared[...] = observation
+        return self.shared
+
+
+def test_an_environment_may_reuse_its_observation_buffer() -> None:
+    plain, reusing = (
+        DistributionalPPO(
+            "MlpLstmPolicy", kind([lambda: gym.make("CartPole-v1")] * 4), **SMALL
+        ).learn(128)
+        for kind in (DummyVecEnv, OneBuffer)
+    )
+    for a, b in zip(plain.policy.parameters(), reusing.policy.parameters(), strict=True):
+        assert torch.equal(a, b)
+    # A second training starts new episodes, though the array it gets is the old one.
+    reusing.learn(64)
+    plain.learn(64)
+    for a, b in zip(plain.policy.parameters(), reusing.policy.parameters(), strict=True):
+        assert torch.equal(a, b)

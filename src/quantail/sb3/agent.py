@@ -232,12 +232,16 @@ class DistributionalPPO(OnPolicyAlgorithm):
             total_timesteps, callback, log_interval, name, reset_num_timesteps, progress_bar
         )
 
-    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
-        before = self._last_obs
-        prepared = super()._setup_learn(*args, **kwargs)
-        if self._last_obs is not before:
-            self._carry = None
-        return prepared
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        *rest: Any,
+    ) -> tuple[int, BaseCallback]:
+        if reset_num_timesteps or self._last_obs is None:
+            self._carry = None  # the environments are about to be reset
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *rest)
 
     def collect_rollouts(
         self,
