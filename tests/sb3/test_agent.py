@@ -302,8 +302,28 @@ def test_an_environment_may_reuse_its_observation_buffer() -> None:
     )
     for a, b in zip(plain.policy.parameters(), reusing.policy.parameters(), strict=True):
         assert torch.equal(a, b)
-    # A second training starts new episodes, though the array it gets is the old one.
-    reusing.learn(64)
-    plain.learn(64)
-    for a, b in zip(plain.policy.parameters(), reusing.policy.parameters(), strict=True):
-        assert torch.equal(a, b)
+
+
+class StartWatch(BaseCallback):
+    """Notes whether the first rollout starts new episodes everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fresh: list[bool] = []
+
+    def _on_rollout_start(self) -> None:
+        self.fresh.append(bool(self.model._carry.episode_starts.all()))  # type: ignore[attr-defined]
+
+    def _on_step(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", [DummyVecEnv, OneBuffer])
+def test_training_anew_starts_new_episodes_and_going_on_does_not(kind: Any) -> None:
+    env = kind([lambda: gym.make("CartPole-v1")] * 4)
+    model = DistributionalPPO("MlpLstmPolicy", env, **SMALL).learn(128)
+    anew, going_on = StartWatch(), StartWatch()
+    model.learn(64, going_on, reset_num_timesteps=False)
+    model.learn(64, anew)
+    assert anew.fresh[0]
+    assert not going_on.fresh[0]
