@@ -79,13 +79,15 @@ CARTPOLE = {
     "gae_lambda": 0.9,
 }
 NO_VELOCITY = {
-    "n_steps": 64,
-    "batch_size": 128,
+    "n_steps": 128,
+    "batch_size": 256,
     "n_epochs": 10,
-    "learning_rate": linear(1.5e-3),
-    "gamma": 0.98,
-    "gae_lambda": 0.9,
-    "chunk_length": 32,
+    "learning_rate": linear(1e-3),
+    "gamma": 0.99,
+    "gae_lambda": 0.98,
+    "chunk_length": 64,
+    "max_grad_norm": 1.0,
+    "policy_kwargs": {"net_arch": {"pi": [], "vf": [64]}},
 }
 PENDULUM = {
     "n_steps": 512,
