@@ -175,3 +175,26 @@ def test_tables_that_are_no_bars_are_refused(table: pd.DataFrame, message: str) 
 def test_an_empty_table_is_refused_even_with_an_interval() -> None:
     with pytest.raises(DataError, match="holds no bar; at least one row is needed"):
         Bars.from_frame(bar_table().iloc[:0], interval=np.timedelta64(1, "h"))
+
+
+@pytest.mark.parametrize("value", [np.nan, None, "False", 2.7, -1])
+def test_no_trade_takes_booleans_or_0_and_1_only(value: object) -> None:
+    flags = pd.Series([False] * 4 + [value], dtype=object)
+    with pytest.raises(DataError, match=r"no_trade must be true, false, 1 or 0.*row 5"):
+        Bars.from_frame(bar_table(5).assign(no_trade=flags))
+    bars = Bars.from_frame(bar_table(5))
+    with pytest.raises(DataError, match=r"no_trade must be true, false, 1 or 0"):
+        dataclasses.replace(bars, no_trade=np.array([0, 0, 0, 0, value]))
+    for good in ([0, 1, 0, 1, 1], [0.0, 1.0, 0.0, 1.0, 1.0], [False, True, False, True, True]):
+        given = Bars.from_frame(bar_table(5).assign(no_trade=good)).no_trade
+        assert given is not None
+        assert given.tolist() == [False, True, False, True, True]
+
+
+def test_complex_prices_are_refused() -> None:
+    table = bar_table(5)
+    with pytest.raises(DataError, match="close must hold real numbers; was complex"):
+        Bars.from_frame(table.assign(close=table["close"] + 5j))
+    bars = Bars.from_frame(table)
+    with pytest.raises(DataError, match="close must hold real numbers; was complex"):
+        dataclasses.replace(bars, close=bars.close + 5j)

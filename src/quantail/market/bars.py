@@ -143,7 +143,7 @@ class Bars:
         symbols, offsets = _runs(frame["symbol"].to_numpy())
         columns = {name: frame[name].to_numpy(float) for name in _FLOATS if name in frame}
         if "no_trade" in frame:
-            columns["no_trade"] = frame["no_trade"].to_numpy(bool)
+            columns["no_trade"] = _flags(frame["no_trade"])
         return cls(
             symbols=symbols, offsets=offsets, time=_times(frame["time"]), interval=interval,
             calendar=calendar, checks=checks, repairs=actions, **columns,
@@ -188,6 +188,10 @@ class Bars:
             value = getattr(self, field.name)
             if kind is None or value is None:
                 continue
+            if field.name == "no_trade":
+                value = _flags(value)
+            elif field.name in _FLOATS:
+                _refuse_complex(value, field.name)
             try:
                 array = np.array(value, dtype=kind)
             except (TypeError, ValueError) as error:
@@ -244,6 +248,30 @@ def _times(column: "pd.Series[pd.Timestamp]") -> TimeArray:
     return column.to_numpy("datetime64[ns]")
 
 
+def _flags(values: Any) -> BoolArray:
+    """Return no_trade [R] as booleans; NaN, text and other numbers have no truth to read."""
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        kinds = (bool, int, float, np.bool_, np.integer, np.floating)
+        good = np.array([isinstance(v, kinds) and v in (0, 1) for v in array.flat], bool)
+    elif array.dtype.kind in "biuf":
+        good = np.asarray((array == 0) | (array == 1)).reshape(-1)
+    else:
+        good = np.zeros(array.size, bool)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise DataError(
+            f"no_trade must be true, false, 1 or 0 in every row; {int((~good).sum())} are not, "
+            f"first in row {row + 1} ({str(array.reshape(-1)[row])[:40]!r}). Correct them."
+        )
+    return array.astype(bool)
+
+
+def _refuse_complex(values: Any, name: str) -> None:
+    if np.iscomplexobj(np.asarray(values)):
+        raise DataError(f"{name} must hold real numbers; was complex. Take the real part.")
+
+
 def _canonical(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a copy with known columns only, time without a zone in UTC, bid and ask as spread."""
     needed = ["symbol", "time", *PRICES, "volume"]
@@ -262,9 +290,12 @@ def _canonical(frame: pd.DataFrame) -> pd.DataFrame:
     try:
         frame["time"] = pd.to_datetime(frame["time"], utc=True).dt.tz_convert(None).astype("M8[ns]")
         for name in ({*_FLOATS, "bid", "ask"}) & {*frame.columns}:
+            _refuse_complex(frame[name], name)
             frame[name] = frame[name].astype("float64")
     except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"the table must hold numbers and times until 2262; {error}.") from error
+    if "no_trade" in frame:
+        frame["no_trade"] = _flags(frame["no_trade"])
     frame["symbol"] = frame["symbol"].astype(str).astype(object)
     if ("bid" in frame) != ("ask" in frame) or ("bid" in frame and "spread" in frame):
         raise DataError("give bid and ask together, or spread alone; drop one of the columns.")
