@@ -126,14 +126,12 @@ class Given:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-            where = f"{name}:{mark.line + 1}" if mark and not name.startswith("--set") else name
-            self._refuse("", f"is not valid YAML: {what}", where)
+            self._refuse("", f"is not valid YAML: {what}", _place(name, mark))
             return None
 
     def _plain(self, node: yaml.Node, path: KeyPath, name: str) -> Any:
         """Turn a YAML node into dicts, lists and scalars, noting the line of each."""
-        is_line = not name.startswith("--set")
-        source = f"{name}:{node.start_mark.line + 1}" if is_line else name
+        source = _place(name, node.start_mark)
         self.sources.setdefault(path, source)
         self._visited += 1
         if self._visited > _MAX_VALUES or len(path) > 64:
@@ -148,17 +146,20 @@ class Given:
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, (*path, i), name) for i, item in enumerate(node.value)]
         try:
-            return _Loader("").construct_object(node)
+            value = _Loader("").construct_object(node)
         except (yaml.YAMLError, ValueError, KeyError):
             what = {"int": "a whole number", "bool": "true or false"}.get(node.tag[18:], "a number")
             self._refuse(dotted(path), f"cannot be read as {what}; was {node.value!r}", source)
             return None
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            self._refuse(dotted(path), f"must be text that UTF-8 can hold; was {value!r}", source)
+        return value
 
     def _plain_mapping(self, node: yaml.MappingNode, path: KeyPath, name: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = key_node.value
-            source = f"{name}:{key_node.start_mark.line + 1}"
+            source = _place(name, key_node.start_mark)
             if not isinstance(key_node, yaml.ScalarNode) or not key_node.tag.endswith(":str"):
                 self._refuse(dotted(path), f"has a key that is not a word: {key!r}", source)
             elif key == "<<":
@@ -172,6 +173,11 @@ class Given:
 
     def _refuse(self, path: str, message: str, source: str) -> None:
         self.problems.append(ConfigProblem(path, message, source))
+
+
+def _place(name: str, mark: Any) -> str:
+    """File and line; an override is its own place."""
+    return name if mark is None or name.startswith("--set") else f"{name}:{mark.line + 1}"
 
 
 def to_yaml(plain: object) -> str:

@@ -61,11 +61,19 @@ def test_metric_names_stand_in_the_schema_only() -> None:
     assert stray_metric_names(PACKAGE) == []
 
 
-def test_planted_metric_name_is_found(copied: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('NAME = "train/approx_kl"', "'train/approx_kl'"),
+        ('logger.record("charts/x", 1.0)', "'charts/x'"),
+        ('logger.record(f"train/{name}", 1.0)', "f'train/{name}'"),
+    ],
+)
+def test_planted_metric_name_is_found(copied: Path, line: str, name: str) -> None:
     package = copied / "src" / "quantail"
-    (package / "losses" / "planted.py").write_text('\n\nNAME = "train/approx_kl"\n')
+    (package / "losses" / "planted.py").write_text(f"\n\n{line}\n")
     assert stray_metric_names(package) == [
-        "losses/planted.py:3: metric 'train/approx_kl' is not declared; "
+        f"losses/planted.py:3: metric {name} is not declared; "
         "declare it in diagnostics/schema.py and record the declared field"
     ]
 

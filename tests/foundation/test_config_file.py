@@ -108,6 +108,10 @@ heads:
         ),
         ("head: !!python/name:os.system {}\n", "head: has the tag 'tag:yaml.org,2002:python/name"),
         ("seed: !!int x\n", "seed: cannot be read as a whole number"),
+        (
+            'name: "\\ud800"\n',
+            "name: must be text that UTF-8 can hold; was '\\ud800'",
+        ),
         ("a: &a [*a]\n", "nests or repeats too much; write it out"),
     ],
 )
@@ -127,6 +131,12 @@ def test_missing_and_undecodable_files(tmp_path: Path) -> None:
 def test_malformed_overrides(override: str) -> None:
     with pytest.raises(ConfigError, match=r"an override must read path\.to\.key=value"):
         read_config(Root, overrides=[override])
+
+
+def test_override_with_keys_names_itself_as_the_source() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(Root, overrides=["learning={gama: 0.9}"])
+    assert str(caught.value.problems[0]).endswith("[--set learning={gama: 0.9}]")
 
 
 def test_override_below_a_value_or_a_list() -> None:
