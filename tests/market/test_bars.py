@@ -198,3 +198,9 @@ def test_complex_prices_are_refused() -> None:
     bars = Bars.from_frame(table)
     with pytest.raises(DataError, match="close must hold real numbers; was complex"):
         dataclasses.replace(bars, close=bars.close + 5j)
+
+
+@pytest.mark.parametrize("start", ["now", "today", "1500-01-01", "9999-12-31", "NaT", "x"])
+def test_a_window_takes_instants_that_fit_only(start: str) -> None:
+    with pytest.raises(DataError, match="window: must be an instant .* between 1678 and 2261"):
+        Bars.from_frame(bar_table(5)).window(start, "2024-02-01")

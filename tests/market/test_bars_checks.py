@@ -185,3 +185,12 @@ def test_times_that_would_need_billions_of_bars_are_refused_at_once() -> None:
     table.loc[3, "time"] = pd.Timestamp("2099-01-01")
     with pytest.raises(DataError, match="leave room for .* more bars.*Give the interval"):
         Bars.from_frame(table, interval=np.timedelta64(1, "s"))
+
+
+@pytest.mark.parametrize("when", ["now", "today", "1500-01-01", "9999-12-31", "20240101"])
+def test_instants_that_do_not_fit_are_refused(when: str) -> None:
+    with pytest.raises(ConfigError, match="real_moves: must read SYMBOL@time .*1678 and 2261"):
+        DataChecks(real_moves=(f"AAA@{when}",))
+    for closure in (f"{when}/2024-01-02", f"2024-01-01/{when}"):
+        with pytest.raises(ConfigError, match="closures: must read start/stop .*1678 and 2261"):
+            Weekdays(closures=(closure,))

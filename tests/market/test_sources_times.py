@@ -2,7 +2,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quantail.errors import DataError
+from quantail.errors import ConfigError, DataError
+from quantail.market.sources import SyntheticSource
+from quantail.market.sources.table import parse_instant, parse_interval
 from quantail.market.sources.times import DateOrder, parse_times
 from quantail.types import TimeArray
 
@@ -203,3 +205,27 @@ def test_typed_timestamps_of_any_unit_and_zone() -> None:
 def test_what_is_no_time_is_refused(values: list[object], message: str) -> None:
     with pytest.raises(DataError, match=message):
         parsed(values)
+
+
+@pytest.mark.parametrize(
+    "text", ["now", "today", "1500-01-01", "9999-12-31", "20240101", "", "NaT"]
+)
+def test_a_setting_takes_instants_that_fit_only(text: str) -> None:
+    with pytest.raises(ConfigError, match="start: must be an instant .*between 1678 and 2261; was"):
+        parse_instant(text, "start")
+    with pytest.raises(ConfigError, match="start: must be an instant"):
+        SyntheticSource(start=text)
+
+
+def test_instants_are_read_to_the_digit() -> None:
+    assert parse_instant("2024-01-31T22:00", "start") == np.datetime64("2024-01-31T22:00", "ns")
+    assert parse_instant("2024-01-31", "start") == np.datetime64("2024-01-31", "ns")
+    assert parse_instant("2024-01-31 22:00:01.5", "start") == instants("2024-01-31T22:00:01.5")[0]
+
+
+@pytest.mark.parametrize("text", ["999999w", "999999d", "367d"])
+def test_an_interval_of_more_than_a_year_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"interval: must be at most 366d; was '{text}'"):
+        parse_interval(text)
+    assert parse_interval("366d") == np.timedelta64(366, "D")
+    assert parse_interval("999999s") == np.timedelta64(999999, "s")

@@ -287,3 +287,17 @@ def test_a_purge_that_leaves_no_training_is_refused():
     # Folds 0 and 2 are tested; purge 6 on both sides empties the 10 bars of fold 1.
     with pytest.raises(DataError, match=r"leave no training bar when folds \[0, 2\]"):
         combinatorial_purged(30, n_folds=3, n_test_folds=2, purge=6)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "key"),
+    [
+        ("1439-07-01", "2024-01-01", "start"),
+        ("0001-01-01T00:00+05:00", "2024-01-01", "start"),
+        ("2024-01-01", "9999-12-31", "stop"),
+        ("now", "2025-01-01", "start"),
+    ],
+)
+def test_dates_that_do_not_fit_are_refused_by_name(start: str, stop: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: must be a date .*between 1678 and 2261; was"):
+        DateWindow(start=start, stop=stop)

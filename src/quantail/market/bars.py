@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from quantail.errors import DataError
 from quantail.market.calendars import AlwaysOpen, CalendarConfig
 from quantail.market.checks import PRICES, DataChecks, SymbolRows, find_problems, refuse
+from quantail.market.instants import INSTANT_RULE, read_instant
 from quantail.market.repair import NO_REPAIR, Repair, RepairAction, repair_frame
 from quantail.types import BoolArray, FloatArray, IntArray, TimeArray
 
@@ -104,7 +105,9 @@ class Bars:
 
     def window(self, start: np.datetime64 | str, stop: np.datetime64 | str) -> "Bars":
         """Return the bars with start <= time < stop; symbols without one are left out."""
-        first, last = (np.datetime64(str(instant), "ns") for instant in (start, stop))
+        first, last = (read_instant(str(instant)) for instant in (start, stop))
+        if first is None or last is None:
+            raise DataError(f"window: must be {INSTANT_RULE}; was {start!s} to {stop!s}.")
         mask = np.asarray((self.time >= first) & (self.time < last))
         if not mask.any():
             raise DataError(

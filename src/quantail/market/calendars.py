@@ -21,6 +21,7 @@ from annotated_types import Ge, Lt
 
 from quantail.config_class import BY_KIND, config
 from quantail.errors import ConfigError, ConfigProblem, DataError
+from quantail.market.instants import YEARS, read_instant
 from quantail.types import BoolArray, IntArray, TimeArray
 
 _DAY: Final = np.timedelta64(1, "D")
@@ -182,15 +183,13 @@ def _parse_closures(closures: tuple[str, ...]) -> list[tuple[np.datetime64, np.d
     spans: list[tuple[np.datetime64, np.datetime64]] = []
     for text in closures:
         start, _, stop = text.partition("/")
-        rule = "must read start/stop in UTC, such as 2024-01-01T00:00/2024-01-02T00:00"
-        problem = ConfigProblem("closures", f"{rule}; was {text!r}")
-        try:
-            first, last = np.datetime64(start, "ns"), np.datetime64(stop, "ns")
-        except ValueError:
-            raise ConfigError([problem]) from None
-        # An empty or missing stop reads as "not a time", which no comparison holds for.
-        if not first < last:
-            raise ConfigError([problem])
+        first, last = read_instant(start), read_instant(stop)
+        if first is None or last is None or not first < last:
+            message = (
+                "must read start/stop in UTC, such as 2024-01-01T00:00/2024-01-02T00:00, between "
+                f"{YEARS[0]} and {YEARS[1]}; was {text!r}"
+            )
+            raise ConfigError([ConfigProblem("closures", message)])
         spans.append((first, last))
     return spans
 

@@ -14,6 +14,7 @@ import pandas as pd
 from quantail.config_class import config
 from quantail.errors import ConfigError, ConfigProblem, DataError
 from quantail.market.calendars import CalendarConfig
+from quantail.market.instants import YEARS, read_instant
 from quantail.types import BoolArray, FloatArray, TimeArray
 
 PRICES: Final = ("open", "high", "low", "close")
@@ -48,12 +49,11 @@ class DataChecks:
             raise ConfigError([ConfigProblem("real_moves", message)])
         for text in self.real_moves:
             _, at, when = text.rpartition("@")
-            try:
-                valid = bool(at) and not np.isnat(np.datetime64(when, "ns"))
-            except ValueError:
-                valid = False
-            if not valid:
-                message = f"must read SYMBOL@time in UTC, such as AAPL@2000-09-29; was {text!r}"
+            if not at or read_instant(when) is None:
+                message = (
+                    "must read SYMBOL@time in UTC, such as AAPL@2000-09-29, between "
+                    f"{YEARS[0]} and {YEARS[1]}; was {text!r}"
+                )
                 raise ConfigError([ConfigProblem("real_moves", message)])
 
     def declared(self, symbol: str) -> TimeArray:

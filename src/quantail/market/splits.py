@@ -7,6 +7,7 @@ resemble the other side (slow features, volatility clusters).
 
 import itertools
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -15,6 +16,7 @@ from annotated_types import Ge, Gt, Lt
 
 from quantail.config_class import BY_KIND, config
 from quantail.errors import ConfigError, ConfigProblem, DataError
+from quantail.market.instants import YEARS
 from quantail.market.segments import (
     Segment,
     Split,
@@ -236,18 +238,20 @@ def _between(axis: TimeArray, part: DateWindow, name: str) -> Segment:
 
 
 def _instant(text: str, name: str) -> np.datetime64:
-    try:
+    moment: datetime | None = None
+    with suppress(ValueError):
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    # A day inside of what nanoseconds hold, so that no offset of a zone can leave it.
+    if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
         raise ConfigError(
             [
                 ConfigProblem(
                     name,
-                    "must be a date or an instant such as 2024-01-31 or 2024-01-31T22:00Z; "
-                    f"was {text!r}",
+                    "must be a date or an instant such as 2024-01-31 or 2024-01-31T22:00Z, "
+                    f"between {YEARS[0]} and {YEARS[1]}; was {text!r}",
                 )
             ]
-        ) from None
+        )
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
     return np.datetime64(moment, "ns")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from quantail.errors import ConfigError, ConfigProblem, DataError
 from quantail.market.bars import Bars
 from quantail.market.calendars import AlwaysOpen, CalendarConfig, check_timezone
 from quantail.market.checks import PRICES, DataChecks
+from quantail.market.instants import INSTANT_RULE, read_instant
 from quantail.market.repair import Repair
 from quantail.market.sources.times import DateOrder, parse_times
 
@@ -40,7 +40,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 """Usual names of each column, lower case, without blanks and marks."""
 
 _INTERVAL: Final = re.compile(r"([1-9]\d{0,5})(s|m|h|d|w)")
-_UNITS: Final = {"s": "s", "m": "m", "h": "h", "d": "D", "w": "W"}
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LONGEST: Final = 366 * 86_400
+"""Seconds of the longest bar: a year. Far longer ones would overflow as nanoseconds."""
 _ABSENT: Final = ("", "nan", "NaN", "NA", "N/A", "null", "NULL", "None", "-")
 
 
@@ -107,19 +109,18 @@ def parse_interval(text: str) -> np.timedelta64:
     if match is None:
         message = f"must be a number and s, m, h, d or w, such as 15m, 4h or 1d; was {text!r}"
         raise ConfigError([ConfigProblem("interval", message)])
-    return np.timedelta64(int(match[1]), _UNITS[match[2]]).astype("m8[ns]")  # type: ignore[call-overload, no-any-return]
+    seconds = int(match[1]) * _SECONDS[match[2]]
+    if seconds > _LONGEST:
+        message = f"must be at most {_LONGEST // 86_400}d; was {text!r}"
+        raise ConfigError([ConfigProblem("interval", message)])
+    return np.timedelta64(seconds * 1_000_000_000, "ns")
 
 
 def parse_instant(text: str, name: str) -> np.datetime64:
     """Read an instant such as 2024-01-31 or 2024-01-31T22:00 (UTC) of the setting ``name``."""
-    instant: np.datetime64 | None = None
-    with suppress(ValueError):
-        instant = np.datetime64(text, "ns")
-    if instant is None or np.isnat(instant):
-        message = (
-            f"must be an instant in UTC without a zone, such as 2024-01-31T22:00; was {text!r}"
-        )
-        raise ConfigError([ConfigProblem(name, message)])
+    instant = read_instant(text)
+    if instant is None:
+        raise ConfigError([ConfigProblem(name, f"must be {INSTANT_RULE}; was {text!r}")])
     return instant
 
 
