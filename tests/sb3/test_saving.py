@@ -2,6 +2,7 @@
 
 import io
 import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -390,3 +391,14 @@ def test_policy_file_that_is_wrong_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "policy", replace(stored, tensors={**stored.tensors, "policy": weights}))
     with pytest.raises(CheckpointError, match="policy: the tensors do not fit: missing"):
         load_policy(kind, tmp_path / "policy", custom_objects={name: Extractor})
+
+
+@catalogue("X46")
+def test_a_policy_by_itself_is_saved_by_its_own_method_without_pickle(tmp_path):
+    model = DistributionalPPO("MlpLstmPolicy", make_vec_env("CartPole-v1", 2, seed=0), seed=0)
+    model.policy.save(tmp_path / "policy")
+    with zipfile.ZipFile(tmp_path / "policy.zip") as archive:
+        assert {Path(name).suffix for name in archive.namelist()} == {".json", ".safetensors"}
+    loaded = type(model.policy).load(tmp_path / "policy")
+    for name, value in model.policy.state_dict().items():
+        assert torch.equal(value, loaded.state_dict()[name])

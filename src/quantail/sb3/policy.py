@@ -1,7 +1,8 @@
 """The six policies under the names and arguments of Stable-Baselines3 and sb3-contrib."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from stable_baselines3.common.torch_layers import (
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Generator, Tensor, nn
 
+from quantail.checkpoint.archive import Location
 from quantail.errors import ConfigError, DataError
 from quantail.flow import ActionDistribution, CoreState, PolicyOutput, PolicyState
 from quantail.nets.actor_critic import ActorCritic, PolicyConfig
@@ -40,6 +42,7 @@ from quantail.sb3.network import (
     critic_has_memory,
     layer_sizes,
 )
+from quantail.sb3.policy_saving import load_policy, save_policy
 from quantail.targets.twin import Twin, twin_mean
 
 
@@ -177,6 +180,20 @@ class MlpPolicy(BasePolicy):
         if self.ortho_init:
             extractor.apply(partial(self.init_weights, gain=2**0.5))
         return extractor
+
+    def save(self, path: Location) -> None:
+        """Save the policy by itself, without pickle; ``.zip`` is added to a name without suffix."""
+        save_policy(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: Location,
+        device: torch.device | str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Make a policy from a file; nothing that came with the file is run."""
+        return load_policy(cls, path, device, custom_objects)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {**self.given, "lr_schedule": self._dummy_schedule}
