@@ -152,6 +152,19 @@ def test_a_crash_by_half_can_be_declared_real() -> None:
     assert "unadjusted split" in refusal(table, other)
 
 
+def test_a_declared_move_without_effect_is_refused() -> None:
+    table = split_table(2.0, adjusted=False)
+    real = "AAA@2024-01-01T20:00"
+    unknown = refusal(table, DataChecks(real_moves=(real, "BBB@2024-01-01T20:00")))
+    assert "checks.real_moves: 'BBB@2024-01-01T20:00' names no symbol of the data" in unknown
+    assert "AAA" in unknown.split("; ")[1]
+    for when in ("2024-01-01T21:00", "2024-01-01T20:30"):
+        idle = refusal(table, DataChecks(real_moves=(real, f"AAA@{when}")))
+        assert f"checks.real_moves: 'AAA@{when}' names no bar with a jump near n:1" in idle
+    part = Bars.from_frame(table, checks=DataChecks(real_moves=(real,)))
+    assert part.window("2024-01-01", "2024-01-01T05:00").n_bars == 5
+
+
 def test_a_dividend_is_not_a_split() -> None:
     table = bar_table(40)
     factor = np.where(np.arange(40) < 20, 0.8, 1.0)

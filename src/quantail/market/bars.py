@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from quantail.errors import DataError
 from quantail.market.calendars import AlwaysOpen, CalendarConfig
-from quantail.market.checks import PRICES, DataChecks, SymbolRows, find_problems, refuse
+from quantail.market.checks import (
+    PRICES,
+    DataChecks,
+    SymbolRows,
+    find_problems,
+    refuse,
+    refuse_idle_moves,
+)
 from quantail.market.instants import INSTANT_RULE, read_instant
 from quantail.market.repair import NO_REPAIR, Repair, RepairAction, repair_frame
 from quantail.types import BoolArray, FloatArray, IntArray, TimeArray
@@ -67,10 +74,7 @@ class Bars:
         self._check_layout()
         problems = []
         for symbol in self.symbols:
-            part = self.rows(symbol)
-            found = {name: getattr(self, name) for name in _FLOATS}
-            columns = {name: values[part] for name, values in found.items() if values is not None}
-            rows = SymbolRows(symbol, self.time[part], columns)
+            rows = self._symbol_rows(symbol)
             problems += find_problems(rows, self.interval, self.calendar, self.checks)
         refuse(problems)
 
@@ -147,10 +151,12 @@ class Bars:
         columns = {name: frame[name].to_numpy(float) for name in _FLOATS if name in frame}
         if "no_trade" in frame:
             columns["no_trade"] = _flags(frame["no_trade"])
-        return cls(
+        bars = cls(
             symbols=symbols, offsets=offsets, time=_times(frame["time"]), interval=interval,
             calendar=calendar, checks=checks, repairs=actions, **columns,
         )  # fmt: skip
+        refuse_idle_moves([bars._symbol_rows(symbol) for symbol in symbols], checks)
+        return bars
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table that :meth:`from_frame` reads back; ``time`` carries the zone UTC."""
@@ -170,6 +176,12 @@ class Bars:
             if values is not None:
                 digest.update(values.tobytes())
         return digest.hexdigest()
+
+    def _symbol_rows(self, symbol: str) -> SymbolRows:
+        part = self.rows(symbol)
+        found = {name: getattr(self, name) for name in _FLOATS}
+        columns = {name: values[part] for name, values in found.items() if values is not None}
+        return SymbolRows(symbol, self.time[part], columns)
 
     def _select(self, mask: BoolArray) -> "Bars":
         """Return the rows where ``mask`` [R] holds; symbols without one are left out."""

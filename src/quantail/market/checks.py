@@ -251,6 +251,34 @@ def split_ratios(rows: SymbolRows, checks: DataChecks) -> FloatArray:
     return ratios
 
 
+def refuse_idle_moves(table: Sequence[SymbolRows], checks: DataChecks) -> None:
+    """Refuse a declared real move that excuses nothing: a typing error, or other data than meant.
+
+    Args:
+        table: All symbols as loaded; a part of them may well lack the bars that are declared.
+        checks: The declarations.
+    """
+    undeclared = DataChecks()
+    jumps = {
+        rows.symbol: rows.time[split_ratios(rows, undeclared) != 1.0]
+        for rows in (table if checks.real_moves else ())
+    }
+    for text in checks.real_moves:
+        symbol, _, when = text.rpartition("@")
+        if symbol not in jumps:
+            shown = ", ".join([*jumps][:5])
+            raise DataError(
+                f"checks.real_moves: {text!r} names no symbol of the data; it holds {shown}. "
+                "Correct or remove the entry."
+            )
+        if read_instant(when) not in jumps[symbol]:
+            shown = ", ".join(_shown(time) for time in jumps[symbol][:_SHOWN]) or "none"
+            raise DataError(
+                f"checks.real_moves: {text!r} names no bar with a jump near n:1; jumps of "
+                f"{symbol}: {shown}. Correct or remove the entry."
+            )
+
+
 def _nearest_split(jump: FloatArray, tolerance: float, three_for_two: bool = False) -> FloatArray:
     """Round jumps [T] to n or 1/n with n >= 2, or to 1 where none is within the tolerance."""
     up = np.maximum(jump, 1.0 / jump)
