@@ -310,3 +310,9 @@ class OneSource:
 def test_every_source_is_read_from_text_and_written_back(text: str) -> None:
     read = parse_config(OneSource, text)
     assert parse_config(OneSource, write_config(read)) == read
+
+
+@pytest.mark.parametrize("path", ["a**b", "~nosuch-user-here/x", "x" * 5000, "a\0b*"])
+def test_a_path_that_cannot_be_looked_up_is_refused(path: str) -> None:
+    with pytest.raises(DataError, match=r"path '.* (cannot be looked up|names no file)"):
+        CsvSource(path=path).load()

@@ -43,6 +43,7 @@ _INTERVAL: Final = re.compile(r"([1-9]\d{0,5})(s|m|h|d|w)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST: Final = 366 * 86_400
 """Seconds of the longest bar: a year. Far longer ones would overflow as nanoseconds."""
+_LONGEST_SHOWN: Final = 300
 _ABSENT: Final = ("", "nan", "NaN", "NA", "N/A", "null", "NULL", "None", "-")
 
 
@@ -137,21 +138,34 @@ def to_bars(frame: pd.DataFrame, rules: TableRules) -> Bars:
 
 def find_files(path: str, suffixes: Sequence[str]) -> list[Path]:
     """Return the files that a path, folder or pattern names, sorted by name."""
-    given = Path(path).expanduser()
+    try:
+        found = _look_up(Path(path).expanduser(), suffixes)
+    except (OSError, RuntimeError, ValueError) as error:
+        # Too long or not readable, the home of nobody, a pattern with ** inside a name.
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise DataError(
+            f"path {_shortened(path)} cannot be looked up: {reason.rstrip('.')}. Correct the path."
+        ) from error
+    if not found:
+        raise DataError(
+            f"path {_shortened(path)} names no file; allowed: a file, a folder with files "
+            f"ending in {', '.join(suffixes)}, or a pattern with *. Correct the path."
+        )
+    return sorted(found)
+
+
+def _look_up(given: Path, suffixes: Sequence[str]) -> list[Path]:
     if given.is_file():
         return [given]
     if given.is_dir():
-        found = [file for file in given.iterdir() if file.name.lower().endswith(tuple(suffixes))]
-    else:
-        anchor = Path(given.anchor) if given.is_absolute() else Path()
-        pattern = str(given.relative_to(given.anchor)) if given.is_absolute() else str(given)
-        found = [file for file in anchor.glob(pattern) if file.is_file()]
-    if not found:
-        raise DataError(
-            f"path {path!r} names no file; allowed: a file, a folder with files ending in "
-            f"{', '.join(suffixes)}, or a pattern with *. Correct the path."
-        )
-    return sorted(found)
+        return [file for file in given.iterdir() if file.name.lower().endswith(tuple(suffixes))]
+    anchor = Path(given.anchor) if given.is_absolute() else Path()
+    pattern = str(given.relative_to(given.anchor)) if given.is_absolute() else str(given)
+    return [file for file in anchor.glob(pattern) if file.is_file()]
+
+
+def _shortened(text: str) -> str:
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]!r}..."
 
 
 def read_bytes(file: Path) -> bytes:
