@@ -1,5 +1,6 @@
 """The leak guard: planted leaks are named with their first bar, causal features pass."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -272,3 +273,30 @@ def test_a_moment_on_two_sides_is_named():
     refuse_shared_timestamps(bars, {"train": np.arange(40), "test": np.arange(140, 200)})
     nothing = np.empty(0, dtype=np.int64)
     refuse_shared_timestamps(bars, {"train": np.arange(40), "validation": nothing})
+
+
+# --- beyond the sampled symbols and rows ----------------------------------------------------------
+
+
+def hole_filled(bars):
+    return bars["close"].where(bars["volume"] > 0).bfill()
+
+
+def with_idle(columns, row):
+    volume = columns.volume.copy()
+    volume[row] = 0.0
+    return dataclasses.replace(columns, volume=volume)
+
+
+def test_a_hole_in_a_symbol_that_is_not_sampled_is_found():
+    parts = [random_columns(n, 0, name) for name, n in {"A": 90, "B": 80, "C": 70}.items()]
+    short = with_idle(random_columns(60, 0, "D"), 41)
+    leak = first_leak(hole_filled, bars=as_bars(*parts, short), check=QUICK)
+    assert (leak.symbol, leak.row) == ("D", 41)
+    causal = lambda bars: bars["close"].where(bars["volume"] > 0).ffill()  # noqa: E731
+    assert first_leak(causal, bars=as_bars(*parts, short), check=QUICK) is None
+
+
+def test_a_hole_after_the_rows_that_are_sampled_is_found():
+    columns = with_idle(random_columns(20_300), 20_200)
+    assert first_leak(hole_filled, bars=as_bars(columns), check=QUICK).row == 20_200

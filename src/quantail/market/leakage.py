@@ -15,7 +15,7 @@ Where the bars are cut is told in :mod:`quantail.market.probes`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -28,7 +28,7 @@ from quantail.errors import ConfigError, ConfigProblem, DataError
 from quantail.market.features.columns import Columns, Feature, columns_of
 from quantail.market.features.returns import log_return
 from quantail.market.perturbation import perturbed, spliced
-from quantail.market.probes import LONGEST, Probe, probes
+from quantail.market.probes import LONGEST, Probe, probes, suspicious_probes
 from quantail.market.segments import iso
 from quantail.types import BoolArray, FloatArray, IntArray
 
@@ -52,7 +52,7 @@ class LeakCheck:
     sampled_cuts: Annotated[int, Ge(1)] = 12
     """Cuts spread over the whole series."""
     max_symbols: Annotated[int, Ge(1)] = 3
-    """Symbols looked at, the longest first; a feature is the same function for all."""
+    """Symbols looked at closely, the longest first; of the others, suspicious bars alone."""
     label_correlation: Annotated[float, Gt(0), Lt(1)] = 0.5
     """Rank correlation with the return of a later bar above which a column is refused."""
     seed: Annotated[int, Ge(0)] = 0
@@ -87,6 +87,7 @@ class LeakReport:
 
     columns: tuple[str, ...]
     symbols: tuple[str, ...]
+    """Those looked at closely."""
     leaks: tuple[Leak, ...]
     """At most one for each column: the earliest."""
 
@@ -153,6 +154,14 @@ def find_leaks(
     for symbol, feature in itertools.product(chosen, features):
         for leak in _leaks_of(feature, columns_of(bars, symbol), settings):
             leaks.setdefault(leak.column, leak)
+    others = [symbol for symbol in bars.symbols if symbol not in chosen]
+    for symbol, feature in itertools.product(others, features):
+        if all(name in leaks for name in feature.names):
+            continue
+        columns = columns_of(bars, symbol)
+        places = suspicious_probes(feature, columns, start=0, seed=settings.seed)
+        for leak in _earliest(feature, places, settings.seed).values():
+            leaks.setdefault(leak.column, leak)
     ordered = tuple(leaks[name] for name in names if name in leaks)
     return LeakReport(names, tuple(chosen), ordered)
 
@@ -185,7 +194,6 @@ def refuse_shared_timestamps(bars: Bars, parts: Mapping[str, IntArray]) -> None:
 
 def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[Leak]:
     """The earliest leak of each column of one feature on one symbol."""
-    found: dict[int, Leak] = {}
     places = probes(
         feature,
         columns,
@@ -193,13 +201,7 @@ def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[L
         sampled=settings.sampled_cuts,
         seed=settings.seed,
     )
-    for place, probe in enumerate(places):
-        for k, leak in _cut_leaks(feature, probe, settings.seed):
-            if k not in found or leak.row < found[k].row:
-                found[k] = leak
-        # At the start of the symbol every bar was a cut, so no other place can have an earlier one.
-        if place == 0 and len(found) == len(feature.names):
-            break
+    found = _earliest(feature, places, settings.seed)
     stretch = columns.rows(0, LONGEST)
     values = feature(stretch)
     suspects = [
@@ -208,6 +210,19 @@ def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[L
         if k not in found
     ]
     return [*found.values(), *(leak for leak in suspects if leak is not None)]
+
+
+def _earliest(feature: Feature, places: Iterable[Probe], seed: int) -> dict[int, Leak]:
+    """The earliest leak of each column, by its number, at the given places of one symbol."""
+    found: dict[int, Leak] = {}
+    for place, probe in enumerate(places):
+        for k, leak in _cut_leaks(feature, probe, seed):
+            if k not in found or leak.row < found[k].row:
+                found[k] = leak
+        # At the start of the symbol every bar was a cut, so no other place can have an earlier one.
+        if place == 0 and len(found) == len(feature.names):
+            break
+    return found
 
 
 def _cut_leaks(feature: Feature, probe: Probe, seed: int) -> list[tuple[int, Leak]]:

@@ -10,9 +10,13 @@ from quantail.market.features.columns import Columns, Feature
 from quantail.types import BoolArray, FloatArray, IntArray
 
 LONGEST: Final = 20_000
-"""Bars of a symbol that are looked at; a feature is the same function later on."""
+"""Bars of a symbol that are looked at closely; later on, suspicious bars alone."""
 _PER_SUSPICION: Final = 16
 """Cuts for each kind of suspicious bar."""
+_PER_FAR_SUSPICION: Final = 2
+"""The same where nothing else is looked at."""
+_AROUND: Final = 64
+"""Bars around a suspicious bar there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ def probes(
 
     First the start of the symbol with every cut, so that the first offending bar is known; then
     the whole with suspicious and sampled cuts, for rare leaks and long reaches; then a stretch
-    elsewhere with every cut.
+    elsewhere with every cut; then suspicious bars after the part that counts as the whole.
 
     Args:
         feature: What is looked at.
@@ -57,6 +61,30 @@ def probes(
     yield Probe(whole, 0, np.unique(np.concatenate(cuts)))
     start = int(rng.integers(1, n - length + 1))
     yield Probe(columns.rows(start, start + length), start, np.arange(warmup, length - 1))
+    if n > whole.n_bars:
+        yield from suspicious_probes(feature, columns, start=whole.n_bars, seed=seed)
+
+
+def suspicious_probes(
+    feature: Feature, columns: Columns, *, start: int, seed: int
+) -> Iterator[Probe]:
+    """Short stretches around a few suspicious bars of each kind from row ``start`` on.
+
+    They are cheap enough for every symbol and for rows that are not looked at otherwise.
+    """
+    warmup, n = feature.warmup, columns.n_bars
+    first = max(start, warmup)
+    if n < first + 2:
+        return
+    rng = np.random.default_rng(seed)
+    some: list[IntArray] = []
+    for suspicion in _suspicions(columns, feature(columns)):
+        rows = first + np.flatnonzero(suspicion[first:-1])
+        some += [rows[:1], rng.permutation(rows)[: _PER_FAR_SUSPICION - 1]]
+    for row in np.unique(np.concatenate(some)):
+        low = max(0, int(row) - warmup - _AROUND)
+        stretch = columns.rows(low, int(row) + _AROUND)
+        yield Probe(stretch, low, np.array([row - low]))
 
 
 def _suspicions(columns: Columns, values: FloatArray) -> list[BoolArray]:
