@@ -229,3 +229,15 @@ def test_an_interval_of_more_than_a_year_is_refused(text: str) -> None:
         parse_interval(text)
     assert parse_interval("366d") == np.timedelta64(366, "D")
     assert parse_interval("999999s") == np.timedelta64(999999, "s")
+
+
+@pytest.mark.parametrize(
+    "good",
+    ["2024-01-31 22:00", "2024-01-31", "31/01/2024 22:00", "2024.01.31", "1706738400", "20240131"],
+)
+def test_the_first_time_that_cannot_be_read_is_named(good: str) -> None:
+    for bad in ("", "time", "<DATE>"):
+        with pytest.raises(DataError, match=rf"first in row 3 \('{bad}'\)"):
+            parsed([good, good, bad, good, bad])
+    with pytest.raises(DataError, match=r"row 1 \('time'\)"):
+        parsed(["time", good, good])

@@ -19,6 +19,7 @@ DateOrder = Literal["detect", "day_first", "month_first"]
 _EPOCH_UNITS: Final = ((1e8, "s"), (1e11, "ms"), (1e14, "us"), (1e17, "ns"))
 _EPOCH_END: Final = 9.2e18
 
+_DIGITS: Final = r"^\d+(\.0*)?$"
 _ISO: Final = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 _YEAR_FIRST: Final = r"^\d{4}([/.])\d{1,2}[/.]\d{1,2}"
 _YEAR_LAST: Final = r"^\d{1,2}([-/.])\d{1,2}[-/.]\d{4}"
@@ -62,7 +63,8 @@ def parse_times(
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise DataError(f"{name}: must hold times, numbers or text; was {column.type}.")
     text = pc.utf8_trim_whitespace(column)
-    if _all_match(text, r"^\d+(\.0*)?$"):
+    _refuse_odd_rows(text, name)
+    if _all_match(text, _DIGITS):
         digits = pc.replace_substring_regex(text, r"\.0*$", "")
         try:
             return _from_numbers(pc.cast(digits, pa.int64()).to_numpy(), name, timezone)
@@ -261,6 +263,21 @@ def _refuse_idle_zone(name: str, timezone: str | None, carries_zone: bool) -> No
             f"{name}: timezone {timezone!r} has no effect, because these times are epochs, dates "
             "or carry a zone already. Remove the setting."
         )
+
+
+def _refuse_odd_rows(text: "pa.Array[Any]", name: str) -> None:
+    """Refuse the rows that are unlike most: an empty cell, or a header repeated among the bars."""
+    for pattern in (_ISO, _DIGITS, _YEAR_LAST, _YEAR_FIRST, _MONTH_NAME):
+        good = pc.match_substring_regex(text, pattern).to_numpy(zero_copy_only=False)
+        count = int(good.sum())
+        if count == len(good):
+            return
+        if 2 * count > len(good):
+            row = int(np.argmin(good))
+            raise DataError(
+                f"{name}: {len(good) - count} of {len(good)} times do not read as the others do, "
+                f"first in row {row + 1} ({text[row].as_py()[:60]!r}). Correct or remove the rows."
+            )
 
 
 def _all_match(text: "pa.Array[Any]", pattern: str) -> bool:
