@@ -316,3 +316,18 @@ def test_every_source_is_read_from_text_and_written_back(text: str) -> None:
 def test_a_path_that_cannot_be_looked_up_is_refused(path: str) -> None:
     with pytest.raises(DataError, match=r"path '.* (cannot be looked up|names no file)"):
         CsvSource(path=path).load()
+
+
+def test_a_spread_in_units_of_price_is_divided_by_it(tmp_path: Path) -> None:
+    table = bar_table(20).drop(columns="symbol")
+    path = str(write(tmp_path, table.assign(spread=0.3 * table["close"])))
+    with pytest.raises(DataError, match=r'spread.*fraction of the price.*spread_unit to "price"'):
+        CsvSource(path=path).load()
+    spread = CsvSource(path=path, spread_unit="price").load().spread
+    assert spread == pytest.approx(np.full(20, 0.3))
+    path = str(write(tmp_path, table.assign(spread=0.3)))
+    with pytest.raises(DataError, match=r'half of them exceed .*spread_unit to "price"'):
+        CsvSource(path=path).load()
+    without = str(write(tmp_path, table))
+    with pytest.raises(DataError, match='spread_unit "price" has no effect without a spread'):
+        CsvSource(path=without, spread_unit="price").load()

@@ -179,7 +179,7 @@ def bad_value(name: str, values: FloatArray) -> BoolArray:
 
 _ALLOWED: Final = {
     "volume": f"between 0 and {MAX_VOLUME:g}",
-    "spread": "a fraction in [0, 1)",
+    "spread": "a fraction of the price in [0, 1)",
     "funding": "a fraction in (-1, 1)",
 }
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from quantail.market.checks import PRICES, DataChecks
 from quantail.market.instants import INSTANT_RULE, read_instant
 from quantail.market.repair import Repair
 from quantail.market.sources.times import DateOrder, parse_times
+from quantail.types import FloatArray
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "symbol": ("symbol", "ticker", "pair", "instrument", "sym"),
@@ -44,6 +45,8 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST: Final = 366 * 86_400
 """Seconds of the longest bar: a year. Far longer ones would overflow as nanoseconds."""
 _LONGEST_SHOWN: Final = 300
+_WIDE_SPREAD: Final = 0.1
+"""Fraction of the price that a spread seldom exceeds; in units of price it usually does."""
 _ABSENT: Final = ("", "nan", "NaN", "NA", "N/A", "null", "NULL", "None", "-")
 
 
@@ -84,6 +87,8 @@ class FileRules(TableRules):
     """Names in the file of columns with unusual names, such as {close: PX_LAST}."""
     volume: bool = True
     """Whether there is a volume; false reads files without one and books a volume of 0."""
+    spread_unit: Literal["fraction", "price"] = "fraction"
+    """What a spread column holds: a fraction of the price, or a difference of prices."""
     timezone: str | None = None
     """Zone of times that carry none, such as America/New_York; null is UTC."""
     date_order: DateOrder = "detect"
@@ -209,6 +214,13 @@ def table_to_frame(table: pa.Table, file: Path, rules: FileRules) -> pd.DataFram
             content[name] = _numbers(column, label)
     if not rules.volume:
         content["volume"] = 0.0
+    if "spread" in content:
+        content["spread"] = _as_fraction(content["spread"], content["close"], str(file), rules)
+    elif rules.spread_unit == "price":
+        raise DataError(
+            f'{file}: spread_unit "price" has no effect without a spread column. Remove it, or '
+            "name the column in columns."
+        )
     frame = pd.DataFrame(content)
     if rules.symbol is not None or "symbol" not in frame:
         frame["symbol"] = rules.symbol or file.name.split(".")[0]
@@ -304,6 +316,20 @@ def _numbers(column: "pa.Array[Any]", label: str) -> Any:
     ):
         raise DataError(f"{label} must hold numbers; was {column.type}. Name another in columns.")
     return pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def _as_fraction(spread: FloatArray, close: FloatArray, where: str, rules: FileRules) -> FloatArray:
+    """Return spreads [R] as fractions of the price; refuse those that are none on their face."""
+    if rules.spread_unit == "price":
+        with np.errstate(divide="ignore", invalid="ignore"):  # the bars refuse such a close
+            return spread / close
+    if 2 * np.count_nonzero(spread > _WIDE_SPREAD) > len(spread):
+        raise DataError(
+            f"{where}: spread must be a fraction of the price, such as 0.0002; more than half of "
+            f'them exceed {_WIDE_SPREAD:g}. Set spread_unit to "price" if they are differences of '
+            "prices; give bid and ask if the market is that wide."
+        )
+    return spread
 
 
 def _no_number(text: "pa.Array[Any]", label: str) -> str:
