@@ -193,7 +193,7 @@ def test_no_trade_takes_booleans_or_0_and_1_only(value: object) -> None:
 
 def test_complex_prices_are_refused() -> None:
     table = bar_table(5)
-    with pytest.raises(DataError, match="close must hold real numbers; was complex"):
+    with pytest.raises(DataError, match="^close must hold real numbers; was complex"):
         Bars.from_frame(table.assign(close=table["close"] + 5j))
     bars = Bars.from_frame(table)
     with pytest.raises(DataError, match="close must hold real numbers; was complex"):

@@ -79,3 +79,10 @@ def test_damaged_files_are_refused(
         file.write_bytes(content)
         with pytest.raises(DataError, match="cannot be read as (Parquet|Feather)"):
             source(path=str(file)).load()
+
+
+def test_whole_numbers_other_than_0_and_1_are_no_flags(tmp_path: Path) -> None:
+    table = bar_table(5)
+    table.assign(no_trade=[0, 1, 0, 2, 1]).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"no_trade.*true, false, 1 or 0.*row 4 \('2'\)"):
+        ParquetSource(path=str(tmp_path / "a.parquet")).load()

@@ -302,10 +302,12 @@ def _canonical(frame: pd.DataFrame) -> pd.DataFrame:
     if not pd.api.types.is_datetime64_any_dtype(frame["time"]):
         kind = frame["time"].dtype
         raise DataError(f"time must be a column of timestamps; was {kind}. Convert it, in UTC.")
+    numbers = ({*_FLOATS, "bid", "ask"}) & {*frame.columns}
+    for name in numbers:
+        _refuse_complex(frame[name], name)
     try:
         frame["time"] = pd.to_datetime(frame["time"], utc=True).dt.tz_convert(None).astype("M8[ns]")
-        for name in ({*_FLOATS, "bid", "ask"}) & {*frame.columns}:
-            _refuse_complex(frame[name], name)
+        for name in numbers:
             frame[name] = frame[name].astype("float64")
     except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"the table must hold numbers and times until 2262; {error}.") from error

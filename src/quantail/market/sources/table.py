@@ -366,4 +366,4 @@ def _flags(column: "pa.Array[Any]", label: str) -> Any:
         pa.types.is_boolean(column.type) or pa.types.is_integer(column.type)
     ):
         raise DataError(f"{label} must hold true or false in every row; was {column.type}.")
-    return column.to_numpy(zero_copy_only=False).astype(bool)
+    return column.to_numpy(zero_copy_only=False)
