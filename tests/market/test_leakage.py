@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given, settings
 
 from quantail.errors import ConfigError, DataError
-from quantail.market.features import LogReturn, Rsi, VolumeZScore, build_features, feature
+from quantail.market.features import (
+    BollingerPosition,
+    LogReturn,
+    Rsi,
+    VolumeZScore,
+    build_features,
+    feature,
+)
 from quantail.market.leakage import LeakCheck, find_leaks, refuse_leaks, refuse_shared_timestamps
 from quantail.market.perturbation import perturbed, spliced
+from quantail.market.sources import SyntheticSource
+from quantail.market.sources.laws import OrnsteinUhlenbeck
 from quantail.testing import check_features
 from tests.market.feature_bars import HOUR, START, as_bars, random_bars, random_columns
 from tests.market.feature_trees import causal_expressions, leaking_expressions
 
 QUICK = LeakCheck(dense_cuts=32, sampled_cuts=3, label_correlation=0.99)
+LABELS = LeakCheck(dense_cuts=32, sampled_cuts=3)
 BARS = random_bars(400)
 
 
@@ -300,3 +310,25 @@ def test_a_hole_in_a_symbol_that_is_not_sampled_is_found():
 def test_a_hole_after_the_rows_that_are_sampled_is_found():
     columns = with_idle(random_columns(20_300), 20_200)
     assert first_leak(hole_filled, bars=as_bars(columns), check=QUICK).row == 20_200
+
+
+def test_the_first_bar_is_named_when_the_reach_exceeds_the_dense_cuts():
+    bars = random_bars(15_000)
+    assert first_leak(lambda b: b["close"].shift(-200), bars=bars).row == 0
+    assert first_leak(lambda b: b["close"].shift(-200), 7, bars=bars).row == 7
+
+
+def test_a_large_level_does_not_hide_a_leak():
+    function = lambda b: 1e12 + b["close"].shift(-1).fillna(b["close"])  # noqa: E731
+    assert first_leak(function, check=QUICK).row == 0
+    assert first_leak(lambda b: 1e12 + b["close"], check=QUICK) is None
+
+
+def test_a_predictable_market_is_no_leak_of_built_in_features():
+    law = OrnsteinUhlenbeck(reversion=2.0)
+    bars = SyntheticSource(bars=600, steps_per_bar=2, law=law).load()
+    assert not find_leaks(build_features([BollingerPosition(), Rsi()]), bars, LABELS).leaks
+    own = lambda b: b["close"] / b["close"].rolling(20).mean()  # noqa: E731
+    leak = first_leak(own, 19, bars=bars, check=LABELS)
+    assert leak.test == "label-shift"
+    assert "or the market is that predictable; raise leak_check.label_correlation" in leak.detail

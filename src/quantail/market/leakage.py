@@ -6,7 +6,8 @@ Five tests, on the bars the user will train on:
 - *truncation*: the values up to bar t are the same when the bars after t are removed;
 - *perturbation*: the values up to bar t are the same when the bars after t are altered;
 - *label shift*: no value is nearly the return of a bar to come. This one also sees features that
-  read the future from elsewhere (a file, a global), which the others cannot;
+  read the future from elsewhere (a file, a global), which the others cannot. Built-in features
+  cannot read elsewhere and are spared: in a predictable market they do foretell returns;
 - *shared timestamps*: no moment belongs to two sides of a split.
 
 Where the bars are cut is told in :mod:`quantail.market.probes`.
@@ -35,8 +36,10 @@ from quantail.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from quantail.market.bars import Bars
 
-# Rounding may differ with the length of an array; a leak is many orders of magnitude larger.
+# Rounding may differ with the length of an array; a leak is many orders of magnitude larger. Shares
+# of the column's spread, not of its values: a large level must not hide a leak.
 _TOLERANCE: Final = 1e-9
+_ROUNDING: Final = 8.0 * float(np.finfo(np.float64).eps)
 _LEADS: Final = 5
 """Bars ahead that the label test looks at."""
 _FEWEST: Final = 32
@@ -207,7 +210,7 @@ def _leaks_of(feature: Feature, columns: Columns, settings: LeakCheck) -> list[L
     suspects = [
         _label_leak(name, stretch, values[:, k], settings.label_correlation)
         for k, name in enumerate(feature.names)
-        if k not in found
+        if k not in found and feature.custom
     ]
     return [*found.values(), *(leak for leak in suspects if leak is not None)]
 
@@ -222,7 +225,32 @@ def _earliest(feature: Feature, places: Iterable[Probe], seed: int) -> dict[int,
         # At the start of the symbol every bar was a cut, so no other place can have an earlier one.
         if place == 0 and len(found) == len(feature.names):
             break
+        if place > 0:
+            found |= _pursued(feature, probe, found, seed)
     return found
+
+
+def _pursued(
+    feature: Feature, probe: Probe, found: Mapping[int, Leak], seed: int
+) -> dict[int, Leak]:
+    """Earlier bars of the same stretch for the leaks that were first seen in it.
+
+    The first offending row is the smallest cut that shows the leak. Cuts are tried at doubling
+    distances before the earliest row known, the farthest first, until none of them shows it.
+    """
+    better = dict(found)
+    for k in found:
+        while better[k].test != "repeat":
+            row = better[k].row - probe.offset
+            if not feature.warmup < row < probe.columns.n_bars:
+                break
+            back = row - 2 ** np.arange(row.bit_length())
+            cuts = np.unique(np.maximum(back, feature.warmup))
+            shown = dict(_cut_leaks(feature, Probe(probe.columns, probe.offset, cuts), seed))
+            if k not in shown or shown[k].row >= better[k].row:
+                break
+            better[k] = shown[k]
+    return better
 
 
 def _cut_leaks(feature: Feature, probe: Probe, seed: int) -> list[tuple[int, Leak]]:
@@ -266,7 +294,8 @@ def _first_differences(
     if np.array_equal(a, b) and not differs.any():
         return []
     spread = np.std(sample, axis=0, where=~np.isnan(sample)) if both.any() else 0.0
-    differs |= np.abs(a - b) > _TOLERANCE * (np.abs(a) + np.abs(b) + np.nan_to_num(spread))
+    rounding = _ROUNDING * np.abs(a) + _TOLERANCE * np.nan_to_num(spread)
+    differs |= np.abs(a - b) > rounding
     return [(int(k), int(np.argmax(differs[:, k]))) for k in np.flatnonzero(differs.any(axis=0))]
 
 
@@ -283,7 +312,8 @@ def _label_leak(name: str, columns: Columns, values: FloatArray, limit: float) -
         if abs(strength) > max(limit, 4.0 / np.sqrt(rows.size)):
             detail = (
                 f"its rank correlation with the return {lead} bar(s) later is {strength:.3f} over "
-                f"{rows.size} bars; the limit is {limit:g}"
+                f"{rows.size} bars; the limit is {limit:g}. It reads the future from elsewhere, "
+                "or the market is that predictable; raise leak_check.label_correlation then"
             )
             probe = Probe(columns, 0, np.empty(0, dtype=np.int64))
             return _leak(name, "label-shift", probe, int(rows[0]), detail)

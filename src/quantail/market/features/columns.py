@@ -109,6 +109,8 @@ class Feature:
     warmup: int
     """Rows at the start of a symbol that have no value by construction."""
     compute: Callable[[Columns], FloatArray]
+    custom: bool = False
+    """Whether the function is the user's own, and so may read more than the bars."""
 
     def __call__(self, columns: Columns) -> FloatArray:
         """Values [T, k] with NaN for everything that is not a finite number after the warm-up.

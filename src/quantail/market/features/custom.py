@@ -74,6 +74,7 @@ class UserFeature:
             final,
             _checked_warmup(warmup, final[0]),
             lambda columns: _values(self.function, columns, given, final),
+            custom=True,
         )
 
 
