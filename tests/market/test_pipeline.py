@@ -228,3 +228,33 @@ def test_quartiles_must_survive_winsorizing():
     with pytest.raises(ConfigError, match=r"winsorize: must be less than 0\.25"):
         PipelineConfig(winsorize=0.3)
     assert PipelineConfig(winsorize=0.3, scale="standard").winsorize == 0.3
+
+
+def test_an_unknown_order_is_refused():
+    fitted = FeaturePipeline.fit(TABLE, BARS, (TRAIN,))
+    with pytest.raises(DataError, match="must be 'past_only' or 'disjoint'; was 'pastonly'"):
+        fitted.transform(TABLE, BARS, (TEST,), order="pastonly")
+
+
+COLUMN = {"low": None, "high": None, "center": 0.0, "scale": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fitted_on": [["x", "y"]]}, "ValueError"),
+        ({"fitted_on": []}, "fitted_on must list windows"),
+        ({"fitted_on": [["2024-02-01", "2024-01-01"]]}, "start < stop"),
+        ({"fitted_on": [["NaT", "NaT"]]}, "start < stop"),
+        ({"columns": {"x": COLUMN | {"center": None}}}, "center must be a finite"),
+        ({"columns": {"x": COLUMN | {"scale": 0.0}}}, "scale must be finite and greater than 0"),
+        ({"columns": {"x": COLUMN | {"low": 2.0, "high": 1.0}}}, "low must not exceed high"),
+        ({"columns": {"x": COLUMN | {"low": "q"}}}, "ValueError"),
+        ({"columns": [1]}, "AttributeError"),
+        ({"config": {"scale": "x"}}, "cannot be read"),
+    ],
+)
+def test_statistics_that_no_fit_wrote_are_refused(change, message):
+    record = json.loads(FeaturePipeline.fit(TABLE, BARS, (TRAIN,)).to_json()) | change
+    with pytest.raises(DataError, match=message):
+        FeaturePipeline.from_json(json.dumps(record))

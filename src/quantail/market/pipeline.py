@@ -150,6 +150,10 @@ class FeaturePipeline:
                 f"FeaturePipeline was fitted on columns {list(self.names)}; the table has "
                 f"{list(table.names)}. Fit it again on these features."
             )
+        if order not in ("past_only", "disjoint"):
+            raise DataError(
+                f"FeaturePipeline.transform: order must be 'past_only' or 'disjoint'; was {order!r}"
+            )
         for window in windows:
             self._refuse_hindsight(window, order)
         rows = _rows(bars, windows, table.warmup)
@@ -208,6 +212,7 @@ class FeaturePipeline:
                 TimeWindow(np.datetime64(start, "ns"), np.datetime64(stop, "ns"))
                 for start, stop in record["fitted_on"]
             )
+            _refuse_nonsense(windows, statistics)
             return cls(
                 config=PipelineConfig(**record["config"]),
                 names=tuple(columns),
@@ -216,7 +221,9 @@ class FeaturePipeline:
                 data=record["data"],
                 **statistics,
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except DataError:
+            raise
+        except (AttributeError, ConfigError, LookupError, TypeError, ValueError) as error:
             raise DataError(
                 f"feature statistics cannot be read: {type(error).__name__}: {error}. Give the "
                 "JSON that FeaturePipeline.to_json wrote."
@@ -289,6 +296,18 @@ def _refuse_missing(table: FeatureTable, bars: Bars, rows: BoolArray) -> None:
                 f"for symbol {symbol!r} at {iso(bars.time[first])}. Set pipeline.missing: flag to "
                 "give the network a validity column, or remove the feature."
             )
+
+
+def _refuse_nonsense(windows: tuple[TimeWindow, ...], statistics: dict[str, FloatArray]) -> None:
+    """Refuse read-back windows or statistics [F] that no fit can have written."""
+    if not windows or not all(window.start < window.stop for window in windows):
+        raise ValueError("fitted_on must list windows [start, stop] with start < stop")
+    if not np.isfinite(statistics["center"]).all():
+        raise ValueError("center must be a finite number in every column")
+    if not (np.isfinite(statistics["scale"]) & (statistics["scale"] > 0.0)).all():
+        raise ValueError("scale must be finite and greater than 0 in every column")
+    if not (statistics["low"] <= statistics["high"]).all():
+        raise ValueError("low must not exceed high in any column")
 
 
 def _listed(windows: tuple[TimeWindow, ...]) -> str:
