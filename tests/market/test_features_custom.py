@@ -160,3 +160,40 @@ def test_a_function_cannot_change_the_bars():
     before = columns.to_frame()
     feature(name="greedy", warmup=0)(greedy).build()(columns)
     pd.testing.assert_frame_equal(columns.to_frame(), before)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f(:", "failed to load: SyntaxError"),
+        ("import no_such_package_here", "failed to load: ModuleNotFoundError"),
+        ("raise RuntimeError('boom')", "failed to load: RuntimeError: boom"),
+        ("undefined", "failed to load: NameError"),
+    ],
+)
+def test_a_file_that_fails_to_load_is_named(tmp_path, code, message):
+    path = tmp_path / "broken.py"
+    path.write_text(code)
+    with pytest.raises(ConfigError, match=f"broken.py' {message}"):
+        CustomFeature(function=f"{path}:f").build()
+
+
+@pytest.mark.parametrize("function", [":x", ".x:f", "package:"])
+def test_a_reference_of_no_known_form_is_refused(function):
+    with pytest.raises(ConfigError, match="must be package.module:function or path"):
+        CustomFeature(function=function).build()
+
+
+def test_a_warmup_without_its_arguments_is_refused():
+    lagged = feature(name="one", warmup=lambda lag: lag)(lambda bars, lag: bars["close"])
+    with pytest.raises(ConfigError, match="'one' cannot tell its warm-up from {}: TypeError"):
+        lagged.build()
+
+
+@pytest.mark.parametrize("fault", [RuntimeError, ImportError, AssertionError])
+def test_further_faults_of_a_function_are_named(fault):
+    def failing(bars):
+        raise fault("boom")
+
+    with pytest.raises(DataError, match=f"'mine' failed on .*{fault.__name__}: boom"):
+        feature(name="mine", warmup=0)(failing).build()(random_columns(50))

@@ -35,7 +35,20 @@ from quantail.types import FloatArray
 ENTRY_POINTS: Final = "quantail.features"
 """Group in which an installed package announces its features."""
 
-_USUAL_FAULTS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_USUAL_FAULTS: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What code of the user's own is likely to raise."""
 
 Argument: TypeAlias = int | float | str | bool
 FrameFunction: TypeAlias = Callable[..., Any]
@@ -68,8 +81,19 @@ class UserFeature:
                     )
                 ]
             )
-        warmup = self.warmup(**given) if callable(self.warmup) else self.warmup
         final = names or self.names
+        try:
+            warmup = self.warmup(**given) if callable(self.warmup) else self.warmup
+        except _USUAL_FAULTS as error:
+            raise ConfigError(
+                [
+                    ConfigProblem(
+                        "arguments",
+                        f"feature {final[0]!r} cannot tell its warm-up from {given}: "
+                        f"{type(error).__name__}: {error}. Give the arguments its warmup takes",
+                    )
+                ]
+            ) from error
         return Feature(
             final,
             _checked_warmup(warmup, final[0]),
@@ -124,10 +148,14 @@ def load_feature(reference: str) -> UserFeature:
         ConfigError: If there is none, or if it is not decorated.
     """
     place, separator, name = reference.rpartition(":")
+    if separator and (not place or not name or (place.startswith(".") and not _is_file(place))):
+        raise _refusal(
+            reference, "must be package.module:function or path/to/file.py:function; correct it"
+        )
     if not separator:
         found = _entry_point(reference)
     else:
-        module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
+        module = _module_of_file(Path(place)) if _is_file(place) else _module(place)
         if not hasattr(module, name):
             raise _refusal(reference, f"{place} has no {name!r}; correct the name after the colon")
         found = getattr(module, name)
@@ -144,7 +172,10 @@ def _entry_point(name: str) -> Any:
     found = entry_points(group=ENTRY_POINTS)
     matches = [point for point in found if point.name == name]
     if len(matches) == 1:
-        return matches[0].load()
+        try:
+            return matches[0].load()
+        except _USUAL_FAULTS as error:
+            raise _failed_load(name, error) from error
     known = ", ".join(sorted(found.names)) or "none installed"
     what = "is announced by several packages" if matches else "is no entry point"
     raise _refusal(
@@ -161,6 +192,8 @@ def _module(name: str) -> ModuleType:
         raise _refusal(
             name, f"cannot be imported: {error}. Install the package, or give a path to a .py file"
         ) from error
+    except _USUAL_FAULTS as error:
+        raise _failed_load(name, error) from error
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -169,8 +202,20 @@ def _module_of_file(path: Path) -> ModuleType:
     module = ModuleType(f"quantail_user_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses in the file look their module up by name
-    SourceFileLoader(module.__name__, str(path)).exec_module(module)
+    try:
+        SourceFileLoader(module.__name__, str(path)).exec_module(module)
+    except _USUAL_FAULTS as error:
+        del sys.modules[module.__name__]
+        raise _failed_load(str(path), error) from error
     return module
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py")
+
+
+def _failed_load(reference: str, error: BaseException) -> ConfigError:
+    return _refusal(reference, f"failed to load: {type(error).__name__}: {error}. Correct its code")
 
 
 def _values(
