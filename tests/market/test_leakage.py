@@ -332,3 +332,12 @@ def test_a_predictable_market_is_no_leak_of_built_in_features():
     leak = first_leak(own, 19, bars=bars, check=LABELS)
     assert leak.test == "label-shift"
     assert "or the market is that predictable; raise leak_check.label_correlation" in leak.detail
+
+
+def test_a_warmup_declared_too_short_is_refused():
+    mean = lambda bars: bars["close"].rolling(50).mean()  # noqa: E731
+    with pytest.raises(
+        DataError, match=r"'mine' has no value at bar 40, straight after its declared warm-up"
+    ):
+        check_features(named(mean, 40), BARS, LABELS)
+    assert check_features(named(mean, 49), BARS, LABELS).columns == ("mine",)

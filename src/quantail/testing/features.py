@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from quantail.errors import DataError
 from quantail.market.bars import Bars
 from quantail.market.features import BuildsFeature, Feature, build_features, compute_features
 from quantail.market.leakage import LeakCheck, LeakReport, refuse_leaks
@@ -26,11 +27,27 @@ def check_features(
         What was looked at.
 
     Raises:
-        DataError: Naming every leaking column and its first offending bar.
+        DataError: Naming every leaking column and its first offending bar, or a column without a
+            value straight after its declared warm-up.
         ConfigError: If two columns have one name, or ``settings.allow`` has no effect.
     """
     parts = features if isinstance(features, Sequence) else [features]
     built = build_features(parts)
     report = refuse_leaks(built, bars, settings)
-    compute_features(bars, built)
+    for part in built:
+        _refuse_short_warmup(part, bars)
     return report
+
+
+def _refuse_short_warmup(feature: Feature, bars: Bars) -> None:
+    """Refuse a column without a value straight after its warm-up, in every symbol that has one."""
+    table = compute_features(bars, [feature])
+    rows = bars.offsets[:-1] + feature.warmup
+    rows = rows[rows < bars.offsets[1:]]
+    for k, name in enumerate(feature.names):
+        if rows.size and not table.valid[rows, k].any():
+            raise DataError(
+                f"feature {name!r} has no value at bar {feature.warmup}, straight after its "
+                f"declared warm-up of {feature.warmup} bars, in any of {rows.size} symbol(s). "
+                "Declare a longer warm-up."
+            )
