@@ -99,6 +99,9 @@ def test_maskable_ppo_reads_the_masks():
     env = make(DISCRETE)
     model = MaskablePPO("MlpPolicy", env, n_steps=32, batch_size=64, n_epochs=1, seed=0)
     model.learn(128)
+    masks = model.rollout_buffer.action_masks
+    assert (masks == 0).any()
+    assert (masks == 1).any()
 
 
 @pytest.mark.parametrize(
