@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env.base_vec_env import (
 
 from quantail.errors import ConfigError
 from quantail.sim.gym_env import episode_summary
+from quantail.sim.rewards import check_gamma
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import EPISODE, RECORD, StepBuffers
 from quantail.types import BoolArray, Float32Array
@@ -108,6 +109,13 @@ class MarketVecEnv(VecEnv):
             "episode_summary": episode_summary(out, env),
         }
 
+    def check_gamma(self, gamma: float) -> None:
+        """Refuse an agent whose discount does not fit the reward; see :mod:`quantail.sim.rewards`.
+
+        An agent calls this once, when it gets the environment.
+        """
+        check_gamma(self.sim.config.reward, gamma)
+
     def action_masks(self) -> BoolArray:
         """Return which discrete actions make sense now, [N, actions]."""
         return self.sim.action_masks()
@@ -131,7 +139,14 @@ class MarketVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **kwargs: Any
     ) -> list[Any]:
-        """Call a method for each env; those that one env has are ``action_masks`` only."""
+        """Call a method for each env: ``action_masks``, or ``set_cost_scale`` for all at once."""
+        if method_name == "set_cost_scale":
+            if len(list(self._get_indices(indices))) != self.num_envs:
+                raise ConfigError(
+                    f"indices must be None for set_cost_scale, as the envs share it; was {indices}."
+                )
+            self.sim.set_cost_scale(*method_args, **kwargs)
+            return [None] * self.num_envs
         if method_name != "action_masks":
             raise AttributeError(
                 f"one env of a MarketVecEnv has no method {method_name!r}; call it on the "

@@ -31,7 +31,7 @@ def observe_nb(
             place += n_features
         if par.account_state > 0.0:
             equity, price = values[i, at.EQUITY], values[i, at.MARK]
-            rate = values[i, at.COST_SCALE] * cost_estimate_nb(
+            rate = par.cost_scale * values[i, at.COST_SCALE] * cost_estimate_nb(
                 equity, price, par.max_leverage, par.fee, market[row, of.HALF_SPREAD],
                 market[row, of.IMPACT],
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """Episodes: which symbol, which start, how long."""
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -14,10 +14,16 @@ from quantail.types import FloatArray, IntArray
 # columns of the episode table [S, 3]
 FIRST_ROW, LAST_START, LAST_BAR = 0, 1, 2
 
+Windows: TypeAlias = Mapping[str, slice] | Sequence[tuple[str, slice]]
+"""Rows that episodes may use: one window for each symbol, or any number of (symbol, window)."""
+
 
 @config
 class EpisodeConfig:
-    """How episodes are cut out of the window of each symbol."""
+    """How episodes are cut out of the windows.
+
+    Every bar once, in order, for an evaluation: see :meth:`quantail.sim.MarketSim.over_windows`.
+    """
 
     length: Annotated[int, Ge(1)] | None = 256
     """Steps of an episode; null runs to the end of the window."""
@@ -26,9 +32,9 @@ class EpisodeConfig:
     warmup: Annotated[int, Ge(0)] = 0
     """Bars at the beginning of a window that are seen but not traded."""
     symbols: Literal["sampled", "dealt"] = "sampled"
-    """Draw a symbol for each episode, or give env i symbol i modulo their number for good."""
+    """Draw a window for each episode, or give env i window i modulo their number for good."""
     weights: Mapping[str, Annotated[float, Gt(0)]] | None = None
-    """Weights of the symbols when they are sampled; equal by default."""
+    """Weights of the symbols' windows when they are sampled; equal by default."""
 
     def check(self) -> None:
         """Refuse weights that nothing reads."""
@@ -41,19 +47,20 @@ class EpisodeConfig:
             raise ConfigError([ConfigProblem("weights", problem)])
 
 
-def symbol_windows(bars: Bars, windows: Mapping[str, slice] | None) -> dict[str, slice]:
-    """Return the rows that may be used, by symbol; all rows of all symbols by default.
+def symbol_windows(bars: Bars, windows: Windows | None) -> list[tuple[str, slice]]:
+    """Return the windows that may be used with their symbols; all rows of all by default.
 
     Raises:
         DataError: For a window that is empty or reaches outside its symbol.
     """
     if windows is None:
-        return {symbol: bars.rows(symbol) for symbol in bars.symbols}
+        return [(symbol, bars.rows(symbol)) for symbol in bars.symbols]
     if not windows:
         raise DataError(
             "windows names no symbol; at least one is needed. Leave it out for all rows."
         )
-    for symbol, window in windows.items():
+    pairs = list(windows.items() if isinstance(windows, Mapping) else windows)
+    for symbol, window in pairs:
         rows = bars.rows(symbol)
         if not isinstance(window.start, int) or not isinstance(window.stop, int):
             raise DataError(
@@ -70,17 +77,17 @@ def symbol_windows(bars: Bars, windows: Mapping[str, slice] | None) -> dict[str,
                 f"window of {symbol} is empty (rows {window.start} to {window.stop}). Choose a "
                 "window with bars, or leave the symbol out."
             )
-    return dict(windows)
+    return pairs
 
 
 def episode_table(
-    bars: Bars, windows: Mapping[str, slice], episodes: EpisodeConfig, history: int
+    bars: Bars, windows: Sequence[tuple[str, slice]], episodes: EpisodeConfig, history: int
 ) -> IntArray:
-    """Return first row, last possible start and last bar of each symbol, [S, 3].
+    """Return first row, last possible start and last bar of each window, [S, 3].
 
     Args:
         bars: The bars.
-        windows: Rows that may be used, by symbol.
+        windows: Rows that may be used, with their symbols.
         episodes: How episodes are cut.
         history: Bars of the symbol that must lie before a decision, inside the window or not.
 
@@ -89,7 +96,7 @@ def episode_table(
     """
     length = episodes.length or 1
     table = np.zeros((len(windows), 3), np.int64)
-    for index, (symbol, window) in enumerate(windows.items()):
+    for index, (symbol, window) in enumerate(windows):
         first = max(window.start + episodes.warmup, bars.rows(symbol).start + history)
         last = window.stop - 1
         if last - first < length:
@@ -105,7 +112,7 @@ def episode_table(
 
 
 def cumulative_weights(symbols: tuple[str, ...], episodes: EpisodeConfig) -> FloatArray:
-    """Return the upper ends of the symbols' shares of [0, 1], [S]; empty when they are dealt."""
+    """Return the upper ends of the windows' shares of [0, 1], [S]; empty when they are dealt."""
     if episodes.symbols == "dealt":
         return np.zeros(0)
     weights = episodes.weights
@@ -115,7 +122,8 @@ def cumulative_weights(symbols: tuple[str, ...], episodes: EpisodeConfig) -> Flo
         if set(weights) != set(symbols):
             raise ConfigError(
                 "episodes.weights must name every symbol in use once; they are "
-                f"{', '.join(symbols)}, given were {', '.join(weights)}. Correct the names."
+                f"{', '.join(dict.fromkeys(symbols))}, given were {', '.join(weights)}. Correct "
+                "the names."
             )
         values = np.array([weights[symbol] for symbol in symbols])
     upper: FloatArray = np.cumsum(values) / values.sum()

@@ -1,6 +1,6 @@
 """Gymnasium skins of the simulator: one market as an ``Env``, N markets as a ``VectorEnv``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quantail.errors import ConfigError
 from quantail.market.bars import Bars
 from quantail.sim.config import SimConfig
+from quantail.sim.episodes import Windows
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import END_REASONS, EPISODE, RECORD, StepBuffers
 from quantail.types import BoolArray, Float32Array, FloatArray
@@ -34,7 +35,7 @@ class MarketEnv(gym.Env[Float32Array, NDArray[Any] | int]):
     Args:
         bars: The market.
         features: [R, F] what the agent sees, one row for each bar.
-        windows: Rows that episodes may use, by symbol.
+        windows: Rows that episodes may use, by symbol or in pairs.
         config: Account, costs, reward, episodes and the rest.
     """
 
@@ -42,7 +43,7 @@ class MarketEnv(gym.Env[Float32Array, NDArray[Any] | int]):
         self,
         bars: Bars,
         features: Features = None,
-        windows: Mapping[str, slice] | None = None,
+        windows: Windows | None = None,
         config: SimConfig = SimConfig(),  # noqa: B008 - frozen
     ) -> None:
         self.sim = MarketSim(bars, features, windows=windows, config=config, autoreset="disabled")
@@ -97,7 +98,7 @@ class MarketVectorEnv(VectorEnv[Float32Array, NDArray[Any], NDArray[Any]]):
     Args:
         bars: The market.
         features: [R, F] what the agent sees, one row for each bar.
-        windows: Rows that episodes may use, by symbol.
+        windows: Rows that episodes may use, by symbol or in pairs.
         config: Account, costs, reward, episodes and the rest.
         num_envs: Number of accounts.
         autoreset_mode: What happens when an episode ends.
@@ -107,7 +108,7 @@ class MarketVectorEnv(VectorEnv[Float32Array, NDArray[Any], NDArray[Any]]):
         self,
         bars: Bars,
         features: Features = None,
-        windows: Mapping[str, slice] | None = None,
+        windows: Windows | None = None,
         config: SimConfig = SimConfig(),  # noqa: B008 - frozen
         num_envs: int = 1,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,

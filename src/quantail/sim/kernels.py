@@ -71,7 +71,7 @@ def arrive_all_nb(
                 funding += market[missed, of.FUNDING]
                 years += market[missed, of.YEARS]
         counts[i, at.ROW] = arrival
-        bar, scale = arrival, values[i, at.COST_SCALE]
+        bar, scale = arrival, par.cost_scale * values[i, at.COST_SCALE]
         if par.fill_at_mark > 0.0:
             bar, fill = row, values[i, at.MARK]
         draft[D_FILL, i] = fill

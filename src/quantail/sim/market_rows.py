@@ -1,6 +1,5 @@
 """What the kernel needs of the market: one cache line per bar, and one row of features."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +10,7 @@ from quantail.market.bars import Bars
 from quantail.sim.account import FillConfig
 from quantail.sim.config import SimConfig
 from quantail.sim.costs import half_spread, impact
-from quantail.sim.episodes import cumulative_weights, episode_table, symbol_windows
+from quantail.sim.episodes import Windows, cumulative_weights, episode_table, symbol_windows
 from quantail.sim.no_trade import blocked_rows
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
@@ -40,7 +39,7 @@ class MarketRows:
     foreseen_block: BoolArray
     """[R] whether, at the close of a bar, a fill in the next one is known to be impossible."""
     symbols: tuple[str, ...]
-    """Symbols in use; S of them."""
+    """Symbols of the S windows in use."""
     table: IntArray
     """[S, 3] first row, last start and last bar."""
     weights: FloatArray
@@ -55,7 +54,7 @@ class MarketRows:
 def prepare_market(
     bars: Bars,
     features: FloatArray | Float32Array | None,
-    windows: Mapping[str, slice] | None,
+    windows: Windows | None,
     config: SimConfig,
 ) -> MarketRows:
     """Put bars, features and windows into the form that the kernel reads.
@@ -65,18 +64,19 @@ def prepare_market(
             a window is empty or too short.
     """
     used = symbol_windows(bars, windows)
+    symbols = tuple(symbol for symbol, _ in used)
     history = max(config.costs.warmup, config.observation.window - 1)
     table = episode_table(bars, used, config.episodes, history)
     matrix = _feature_matrix(bars, features)
-    _check_features(bars, matrix, tuple(used), table, config.observation.window)
+    _check_features(bars, matrix, symbols, table, config.observation.window)
     blocked, foreseen = blocked_rows(bars, config.no_trade, config.fill)
     return MarketRows(
         rows=_rows(bars, config, blocked),
         features=matrix,
         foreseen_block=foreseen,
-        symbols=tuple(used),
+        symbols=symbols,
         table=table,
-        weights=cumulative_weights(tuple(used), config.episodes),
+        weights=cumulative_weights(symbols, config.episodes),
     )
 
 

@@ -1,7 +1,7 @@
 """The numbers of a configuration in the order in which the kernel reads them."""
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -52,10 +52,14 @@ class Parameters(NamedTuple):
     gap_size: float
     missing_probability: float
     autoreset: float
+    cost_scale: float
+
+
+COST_SCALE: Final = Parameters._fields.index("cost_scale")
 
 
 def pack(config: SimConfig, autoreset: str) -> FloatArray:
-    """Return the parameters of ``config`` as one array, [37]."""
+    """Return the parameters of ``config`` as one array, [38]; ``cost_scale`` is 1."""
     actions, account, stress = config.actions, config.account, config.stress
     continuous = actions if isinstance(actions, ContinuousActions) else None
     reward_0, reward_1, reward_2 = config.reward.parameters()
@@ -97,6 +101,7 @@ def pack(config: SimConfig, autoreset: str) -> FloatArray:
         gap_size=stress.gap.size if stress.gap else 0.0,
         missing_probability=stress.missing_probability,
         autoreset=AUTORESET_MODES.index(autoreset),
+        cost_scale=1.0,
     )
     return np.array(parameters, np.float64)
 
@@ -112,5 +117,5 @@ def unpack_nb(p: FloatArray) -> Parameters:
         p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9],
         p[10], p[11], p[12], p[13], p[14], p[15], p[16], p[17], p[18], p[19],
         p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29],
-        p[30], p[31], p[32], p[33], p[34], p[35], p[36],
+        p[30], p[31], p[32], p[33], p[34], p[35], p[36], p[37],
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """N accounts over shared bars: arrays in, arrays out, no Python work per account."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -12,10 +13,11 @@ from quantail.market.bars import Bars
 from quantail.sim.account_state import N_ACCOUNT_STATE
 from quantail.sim.actions import ContinuousActions, DiscreteActions, level_table
 from quantail.sim.config import SimConfig
+from quantail.sim.episodes import EpisodeConfig, Windows
 from quantail.sim.invariants import check_books
 from quantail.sim.kernels import DRAFT_PADDING, N_DRAFT, reset_nb, step_nb
 from quantail.sim.market_rows import FUNDING, MarketRows, prepare_market
-from quantail.sim.parameters import pack
+from quantail.sim.parameters import COST_SCALE, pack
 from quantail.sim.random import seed_streams
 from quantail.sim.state import (
     ALL_BLOCKED,
@@ -45,7 +47,8 @@ class MarketSim:
     Args:
         bars: The market.
         features: [R, F] numbers the agent sees, one row for each bar; None for none.
-        windows: Rows that episodes may use, by symbol; all rows of all symbols by default.
+        windows: Rows that episodes may use: by symbol, or as pairs of symbol and window; all rows
+            of all symbols by default.
         config: Account, costs, reward, episodes and the rest.
         n_envs: Number of accounts.
         seed: A whole number (env i uses seed + i) or one for each env.
@@ -58,7 +61,7 @@ class MarketSim:
         bars: Bars,
         features: FloatArray | Float32Array | None = None,
         *,
-        windows: Mapping[str, slice] | None = None,
+        windows: Windows | None = None,
         config: SimConfig = SimConfig(),  # noqa: B008 - frozen
         n_envs: int = 1,
         seed: int | Sequence[int] = 0,
@@ -87,6 +90,53 @@ class MarketSim:
         )  # fmt: skip
         self.reset(seed)
 
+    @classmethod
+    def over_windows(
+        cls,
+        bars: Bars,
+        features: FloatArray | Float32Array | None,
+        windows: Windows,
+        config: SimConfig = SimConfig(),  # noqa: B008 - frozen
+    ) -> "MarketSim":
+        """Return one account for each window, to run over all its bars once, for an evaluation.
+
+        Env i starts at the first bar of window i (after ``episodes.warmup`` bars of it; the bars
+        that costs and observation look back on may lie before the window), steps to the window's
+        last bar and then rests: ``truncated`` stays true, sample weight is 0, equity stays. Nothing
+        is drawn at random: stress must be off. Account, costs, fills (``fill.delay`` of 1, 2, ...
+        bars, or 0 with ``fill.price`` close), rewards and observation are those of ``config``; the
+        rest of its ``episodes`` is not used.
+        """
+        if config.stress.is_on:
+            raise ConfigError(
+                "stress must be off to run over windows, as it is drawn at random; leave out "
+                "config.stress."
+            )
+        warmup = config.episodes.warmup
+        whole = EpisodeConfig(length=None, start="first", warmup=warmup, symbols="dealt")
+        return cls(
+            bars, features, windows=windows, config=dataclasses.replace(config, episodes=whole),
+            n_envs=max(len(windows), 1), autoreset="disabled",
+        )  # fmt: skip
+
+    @property
+    def cost_scale(self) -> float:
+        """The factor on fee, spread and slippage; 1 unless a ramp has set it."""
+        return float(self._parameters[COST_SCALE])
+
+    def set_cost_scale(self, scale: float) -> None:
+        """Multiply fee, half-spread and slippage by ``scale`` in all envs from the next step on.
+
+        A learner that meets the full cost at once may stop trading before it has found the signal;
+        a ramp from 0 to 1 avoids that. Funding and interest are not scaled, as with stress, whose
+        multiplier comes on top. Books, rewards and the cost estimate that the agent sees use the
+        scaled costs; observations that were already handed out keep the old estimate. The scale is
+        part of the state and, unless 1, of the header.
+        """
+        if not 0.0 <= scale <= MAX_COST_SCALE:  # False for NaN too
+            raise ConfigError(f"scale must lie in [0, {MAX_COST_SCALE:g}]; was {scale!r}.")
+        self._parameters[COST_SCALE] = scale
+
     @property
     def observation_size(self) -> int:
         """Numbers in one observation."""
@@ -107,9 +157,11 @@ class MarketSim:
 
     def describe(self) -> str:
         """Return the header of a run: what is booked, what is rewarded, on which market."""
-        symbols = ", ".join(self.market.symbols)
+        symbols = ", ".join(dict.fromkeys(self.market.symbols))
         funding = "charged" if self.market.rows[:, FUNDING].any() else "none in the bars"
-        return f"market: {symbols}; funding {funding}\n{self.config.describe()}"
+        header = f"market: {symbols}; funding {funding}\n{self.config.describe()}"
+        scale = self.cost_scale
+        return header if scale == 1.0 else f"{header}\nFEE, SPREAD AND SLIPPAGE TIMES {scale:g}"
 
     def reset(
         self, seed: int | Sequence[int] | None = None, mask: BoolArray | None = None
@@ -234,6 +286,7 @@ class MarketSim:
             "counts": state.counts.copy(),
             "streams": state.streams.copy(),
             "pending": state.pending.copy(),
+            "cost_scale": np.array(self.cost_scale),
         }
 
     def set_state(self, saved: Mapping[str, NDArray[Any]]) -> Float32Array:
@@ -243,7 +296,8 @@ class MarketSim:
             DataError: When the state was taken from another number of envs, features, bars,
                 symbols, or another delay.
         """
-        names = ("layout", "values", "counts", "streams", "pending")
+        arrays = ("values", "counts", "streams", "pending")
+        names = ("layout", *arrays, "cost_scale")
         missing = [name for name in names if name not in saved]
         if missing:
             raise DataError(
@@ -256,8 +310,9 @@ class MarketSim:
                     f"saved state has {was} {name}; this simulator has {now}. Build the simulator "
                     "with the data and configuration of the saved one."
                 )
-        for name in names[1:]:
+        for name in arrays:
             getattr(self.state, name)[...] = saved[name]
+        self.set_cost_scale(float(saved["cost_scale"]))
         return self.reset(mask=np.zeros(self.n_envs, np.bool_))
 
     def _layout(self) -> IntArray:
@@ -267,4 +322,5 @@ class MarketSim:
         return np.array(sizes, np.int64)
 
 
+MAX_COST_SCALE: Final = 100.0
 _LAYOUT = ("envs", "features", "bars", "symbols", "pending orders", "numbers in an observation")
