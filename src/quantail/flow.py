@@ -139,6 +139,34 @@ class EpisodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetCarry:
+    """Budgets of the running episodes, in float64; see :mod:`quantail.risk.budget`."""
+
+    budget: Tensor
+    """[N], before the next action."""
+    explored: Tensor
+    """[N] bool: the episode started from a drawn target, not from the policy's own."""
+    returns: Tensor
+    """[N], discounted raw rewards of the episode so far."""
+    discount: Tensor
+    """[N], weight of the next reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRows:
+    """Budgets of a rollout."""
+
+    budgets: Tensor
+    """[T, N] float64, before the action of the row."""
+    inputs: Tensor
+    """[T, N, K], what the policy saw of them."""
+    ended_returns: Tensor
+    """[E] float64, discounted raw returns of the episodes that ended, in order of their end."""
+    ended_explored: Tensor
+    """[E] bool: the episode had started from a drawn target."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
     """``T`` steps of ``N`` environments as acted, with what the acting pass said.
 
@@ -176,6 +204,8 @@ class Rollout:
     chunk_states: PolicyState
     """State before the first row of each chunk: axis 0 counts chunks, then as a core state."""
     episodes: EpisodeInfo
+    budget: BudgetRows | None = None
+    """None when no tail risk is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +222,8 @@ class RolloutCarry:
     lengths: Tensor
     """[N]"""
     action_masks: Tensor | None
+    budget: BudgetCarry | None = None
+    """None when no tail risk is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +241,16 @@ class AdvantageInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TailTargets:
+    """The part of the advantages that is due to the tail."""
+
+    advantages: Tensor
+    """[T, N] float64, of the risk value, before it is mixed with that of the mean."""
+    tail_share: Tensor
+    """Scalar: share of rows whose action can still change the shortfall."""
+
+
+@dataclass(frozen=True, slots=True)
 class Targets:
     """What policy and critics learn toward."""
 
@@ -221,6 +263,8 @@ class Targets:
     atom_weights: Tensor
     """[M], sum to 1."""
     info: AdvantageInfo
+    tail: TailTargets | None = None
+    """None when the tail has no weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +283,8 @@ class Minibatch:
     advantages: Tensor
     atoms: Tensor
     atom_weights: Tensor
+    budget_inputs: Tensor | None = None
+    """[L, B / L, K], where the policy sees its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +350,8 @@ class Coefficients:
     clip_range: float
     entropy: float
     value: float
+    progress: float = 0.0
+    """Share of training that is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,131 @@
+"""How tail risk enters the objective."""
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from quantail.config_class import config
+from quantail.errors import ConfigError
+
+
+@config
+class DualConfig:
+    """PID control of the multiplier of a limit, in units of the return scale."""
+
+    proportional: Annotated[float, Ge(0)] = 0.1
+    """Multiplier per smoothed violation."""
+    integral: Annotated[float, Ge(0)] = 0.02
+    """Multiplier per violation and update."""
+    derivative: Annotated[float, Ge(0)] = 0.2
+    """Multiplier per growth of the smoothed violation in one update."""
+    smoothing: Annotated[float, Ge(0), Lt(1)] = 0.8
+    """Weight of the past in the smoothed violation."""
+    slack: Annotated[float, Ge(0)] = 0.02
+    """Return scales by which a limit may be over-fulfilled before the multiplier falls."""
+    cap: Annotated[float, Gt(0)] = 5.0
+    """Largest multiplier."""
+    patience: Annotated[int, Ge(1)] = 20
+    """Updates at the cap with the limit still broken after which it is called infeasible."""
+
+    def check(self) -> None:
+        """Refuse a control that cannot act."""
+        if self.proportional == self.integral == 0:
+            raise ConfigError(
+                "dual.proportional and dual.integral were both 0, so the multiplier would never "
+                "rise; set one of them"
+            )
+
+
+@config
+class TargetSearch:
+    """How the target ν of the Rockafellar-Uryasev form is found.
+
+    Early episodes start from targets drawn over the range of returns, so that a policy that sees
+    its budget learns all of them; the target whose predicted objective is best wins slowly, and
+    after ``settle`` it only follows its own quantile.
+    """
+
+    share: Annotated[float, Ge(0), Le(1)] = 0.7
+    """Share of episodes with a drawn target at the start of training."""
+    rest: Annotated[float, Ge(0), Le(1)] = 0.0
+    """Share of episodes with a drawn target after ``settle``."""
+    settle: Annotated[float, Gt(0), Le(1)] = 0.5
+    """Share of training after which the target is no longer searched."""
+    grid: Annotated[int, Ge(3)] = 33
+    """Targets compared."""
+    curve_rate: Annotated[float, Gt(0), Le(1)] = 0.1
+    """Weight of an update in the smoothed prediction for each target."""
+    rate: Annotated[float, Gt(0), Le(1)] = 0.2
+    """Share of the way to a better target that is gone in one update."""
+    follow_rate: Annotated[float, Ge(0), Le(1)] = 0.05
+    """Share of the way to its own quantile that a settled target goes in one update."""
+    hysteresis: Annotated[float, Ge(0)] = 0.01
+    """Return scales by which another target must be better."""
+
+    def check(self) -> None:
+        """Refuse a share that rises."""
+        if self.rest > self.share:
+            raise ConfigError(
+                f"search.rest must be at most search.share ({self.share}); was {self.rest}"
+            )
+
+
+@config
+class RiskConfig:
+    """What the policy maximizes beside the mean: E[G] + weight·CVaR_α(G), or E[G] under a limit.
+
+    G is the discounted sum of an episode's raw rewards; CVaR_α is the mean of its worst α share.
+    """
+
+    alpha: Annotated[float, Gt(0), Lt(1)] = 0.05
+    """α, the share of episodes in the tail."""
+    weight: Annotated[float, Gt(0)] | None = None
+    """Fixed weight of CVaR beside the mean."""
+    limit: float | None = None
+    """CVaR must be at least this, in discounted return of an episode; losses are negative."""
+    dual: DualConfig = DualConfig()
+    """How the multiplier of the limit is found."""
+    search: TargetSearch = TargetSearch()
+    """How the target ν is found."""
+    observe_budget: bool = True
+    """Policy and critics see the budget. Without it static CVaR cannot be optimized; False is for
+    controlled experiments."""
+    anneal: Annotated[float, Ge(0), Le(1)] = 0.0
+    """Share of training in which α falls from 1 to its value; helps when the tail alone hides the
+    way to better episodes, as it may with a large weight."""
+
+    def check(self) -> None:
+        """Refuse neither or both of weight and limit, and settings without effect."""
+        if (self.weight is None) == (self.limit is None):
+            raise ConfigError(
+                "Give exactly one of cvar_weight (a fixed trade-off) and cvar_limit (a least "
+                f"CVaR); were {self.weight} and {self.limit}"
+            )
+        if self.weight is not None and self.dual != DualConfig():
+            raise ConfigError(
+                "risk.dual has no effect with a fixed cvar_weight; leave it out, or give cvar_limit"
+            )
+
+
+def risk_config(
+    alpha: float | None, limit: float | None, weight: float | None, risk: RiskConfig | None
+) -> RiskConfig | None:
+    """Put the everyday arguments and the full configuration together.
+
+    Raises:
+        ConfigError: Both were given, or a level without a weight or limit.
+    """
+    given = {"cvar_alpha": alpha, "cvar_limit": limit, "cvar_weight": weight}
+    named = [name for name, value in given.items() if value is not None]
+    if risk is not None:
+        if named:
+            raise ConfigError(
+                f"{', '.join(named)} has no effect beside risk, which has its own; set it in "
+                "RiskConfig(alpha=, limit=, weight=)"
+            )
+        return risk
+    if not named:
+        return None
+    if alpha is None:
+        return RiskConfig(limit=limit, weight=weight)
+    return RiskConfig(alpha=alpha, limit=limit, weight=weight)
