@@ -6,6 +6,7 @@ observation scale), which happen once per cycle, here.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -25,6 +26,7 @@ from quantail.optim.accumulation import accumulate
 from quantail.optim.gradients import clip_gradients, gradient_norm
 from quantail.rollout.sequences import chunk_length, microbatches, minibatches
 from quantail.rollout.states import chunk_states
+from quantail.state import TrainState
 from quantail.targets.compute import compute_targets
 from quantail.targets.twin import twin_mean
 
@@ -35,8 +37,9 @@ def update(
     rollout: Rollout,
     settings: LearnerConfig,
     now: Coefficients,
+    state: TrainState,
     generator: Generator,
-) -> UpdateResult:
+) -> tuple[UpdateResult, TrainState]:
     """Learn from one rollout.
 
     Args:
@@ -45,7 +48,11 @@ def update(
         rollout: As acted by this policy with these weights.
         settings: How to learn.
         now: The scheduled numbers of this cycle.
+        state: Where training stands.
         generator: Draws target atoms and the order of minibatches.
+
+    Returns:
+        What happened, and where training stands now.
     """
     for group in optimizer.param_groups:
         group["lr"] = now.learning_rate
@@ -71,7 +78,7 @@ def update(
                 break
     policy.update_normalizer(map_observation(rollout.observations, lambda x: x.flatten(0, 1)))
     values = twin_mean(rollout.values, policy.config.twin)
-    return UpdateResult(
+    result = UpdateResult(
         coefficients=now,
         advantages=targets.info,
         steps=tuple(steps),
@@ -79,6 +86,12 @@ def update(
         epochs=epochs,
         stopped_early=stopped,
     )
+    advanced = replace(
+        state,
+        env_steps=state.env_steps + rollout.rewards.numel(),
+        updates=state.updates + 1,
+    )
+    return result, advanced
 
 
 def gradient_step(

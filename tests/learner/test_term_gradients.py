@@ -13,6 +13,7 @@ from quantail.losses.value_clip import MeanAndVarianceClip, MeanClip, QuantileCl
 from quantail.nets.cores import LstmConfig, NoCoreConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic, ScalarCritic
 from quantail.rollout.sequences import gather
+from quantail.state import TrainState
 from tests.catalogue import catalogue
 from tests.learner.agents import NOW, Acted, acted, settings, small
 
@@ -95,8 +96,14 @@ def test_an_update_moves_every_parameter_and_records_both_critics(critic: Any, c
     before = {name: value.clone() for name, value in state.policy.named_parameters()}
     optimizer = torch.optim.Adam(state.policy.parameters())
     chunk = length if core.kind == "lstm" else None
-    result = update(
-        state.policy, optimizer, state.rollout, settings(chunk_length=chunk), NOW, state.generator
+    result, _ = update(
+        state.policy,
+        optimizer,
+        state.rollout,
+        settings(chunk_length=chunk),
+        NOW,
+        TrainState(),
+        state.generator,
     )
     unmoved = [n for n, value in state.policy.named_parameters() if torch.equal(value, before[n])]
     assert unmoved == []
@@ -211,7 +218,9 @@ def test_value_clipping_trains_with_episodes_of_any_length(clip: Any) -> None:
     state = acted(small(core=CORE), end_probability=0.4)
     optimizer = torch.optim.Adam(state.policy.parameters(), lr=1e-2)
     chosen = settings(chunk_length=8, value_clip=clip)
-    result = update(state.policy, optimizer, state.rollout, chosen, NOW, state.generator)
+    result, _ = update(
+        state.policy, optimizer, state.rollout, chosen, NOW, TrainState(), state.generator
+    )
     assert all(step.taken for step in result.steps)
     assert all(float(norm) > 0 for norm in result.steps[-1].critic_grad_norms)
 
@@ -237,7 +246,7 @@ def test_steps_use_the_learning_rate_of_the_cycle() -> None:
     optimizer = torch.optim.SGD(state.policy.parameters(), lr=123.0)
     chosen = settings(chunk_length=8, n_epochs=1, batch_size=256, max_grad_norm=0.0)
     before = [p.detach().clone() for p in state.policy.parameters()]
-    update(state.policy, optimizer, state.rollout, chosen, NOW, state.generator)
+    update(state.policy, optimizer, state.rollout, chosen, NOW, TrainState(), state.generator)
     for old, parameter in zip(before, state.policy.parameters(), strict=True):
         assert parameter.grad is not None
         expected = old - NOW.learning_rate * parameter.grad

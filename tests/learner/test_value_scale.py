@@ -9,6 +9,7 @@ from quantail.learner import update
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.cores import LstmConfig
 from quantail.nets.critics import QuantileCritic, ScalarCritic
+from quantail.state import TrainState
 from tests.catalogue import catalogue
 from tests.learner.agents import NOW, Acted, acted, settings, small
 
@@ -26,7 +27,7 @@ def learn(state: Acted, **given: Any) -> None:
     optimizer = torch.optim.Adam(state.policy.parameters(), lr=1e-3)
     update(
         state.policy, optimizer, state.rollout, settings(chunk_length=8, **given), NOW,
-        state.generator,
+        TrainState(), state.generator,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import POLICIES, MlpPolicy
 from quantail.sb3.saving import save_agent
+from quantail.state import TrainState
 from quantail.targets.compute import TargetConfig
 from quantail.targets.twin import Twin
 
@@ -193,7 +194,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         )
         self._carry: RolloutCarry | None = None
         self._rollout: Rollout | None = None
-        self._cycles_imbalanced = 0
+        self.train_state = TrainState()
         if _init_setup_model:
             self._setup_model()
 
@@ -318,15 +319,21 @@ class DistributionalPPO(OnPolicyAlgorithm):
             entropy=self.ent_coef,
             value=self.vf_coef,
         )
-        result = update(
-            self.policy.net, self.policy.optimizer, self._rollout, settings, now, self._generator
+        result, self.train_state = update(
+            self.policy.net,
+            self.policy.optimizer,
+            self._rollout,
+            settings,
+            now,
+            self.train_state,
+            self._generator,
         )
         starts = self._rollout.episode_starts[:: self._length]
         states = core_state_metrics(self._rollout.chunk_states, starts)
         self._rollout = None
         self._n_updates += result.epochs
-        watch = watch_critics(critic_norms(result), self._cycles_imbalanced)
-        self._cycles_imbalanced = watch.cycles_imbalanced
+        watch = watch_critics(critic_norms(result), self.train_state.cycles_imbalanced)
+        self.train_state = replace(self.train_state, cycles_imbalanced=watch.cycles_imbalanced)
         if watch.advice is not None:
             warnings.warn(watch.advice, QuantailWarning, stacklevel=2)
         for tag, value in {**tagged(update_metrics(result, watch)), **states}.items():

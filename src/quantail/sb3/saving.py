@@ -36,6 +36,7 @@ COUNTS: Final = (
     "_episode_num",
     "_n_updates",
     "_current_progress_remaining",
+    "train_state",
 )
 LAST: Final = ("_last_obs", "_last_episode_starts", "_last_original_obs")
 BUFFERS: Final = ("ep_info_buffer", "ep_success_buffer")
