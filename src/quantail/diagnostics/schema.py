@@ -258,3 +258,58 @@ CORE_STATE: Final = MetricFamily(
     unit="1",
     sentence="Mean, std or mean norm of one part of a recurrent state, over a rollout's chunks.",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMetrics:
+    """One rollout of a run, beside what the learner records."""
+
+    reward_mean: float = metric(
+        "rollout/reward_mean", "reward", "Mean reward per step of the rollout.", better="higher"
+    )
+    predicted_cvar: float | None = metric(
+        "rollout/predicted_cvar",
+        "reward",
+        "Mean CVaR of the discounted return that the first critic predicts, worst 5 %.",
+        better="higher",
+    )
+    action_spread: float = metric(
+        "rollout/action_spread",
+        "1",
+        "Share of rows off the most frequent choice; standard deviation of continuous actions.",
+    )
+    constant_action: float = metric(
+        "health/constant_action",
+        "1",
+        "1 when the policy does the same whatever it sees.",
+        better="lower",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    cost_scale: float = metric(
+        "market/cost_scale", "1", "Share of the full trading costs that is charged."
+    )
+    steps_per_second: float = metric(
+        "time/steps_per_second",
+        "1/s",
+        "Steps since the start over the time since.",
+        better="higher",
+    )
+    collect_share: float = metric("time/collect_share", "fraction", "Time spent acting.")
+    learn_share: float = metric("time/learn_share", "fraction", "Time spent learning.")
+    validate_share: float = metric("time/validate_share", "fraction", "Time spent validating.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationMetrics:
+    """One trial of an agent on validation data, at full cost."""
+
+    score: float = metric(
+        "validation/score", "1", "The metric that agents are ranked by.", better="higher"
+    )
+    fraction_of_optimum: float | None = metric(
+        "validation/fraction_of_optimum",
+        "fraction",
+        "0 for the best trivial policy, 1 for the best possible one.",
+        better="higher",
+    )
