@@ -18,7 +18,7 @@ class EnvStep:
     observations: ObservationArray
     """[N, ...]: the first of a new episode where the old one ended."""
     rewards: NDArray[np.float32]
-    """[N], raw."""
+    """[N], to learn from."""
     terminated: NDArray[np.bool_]
     """[N]"""
     truncated: NDArray[np.bool_]
@@ -31,6 +31,8 @@ class EnvStep:
     """[N, choices], for the next action."""
     infos: Sequence[Mapping[str, Any]] = ()
     """What the environments say besides; passed on to ``on_step``, never read by the core."""
+    raw_rewards: NDArray[np.float32] | None = None
+    """[N], where ``rewards`` are scaled: before the scaling, for returns of episodes and risk."""
 
 
 class VectorEnvironment(Protocol):

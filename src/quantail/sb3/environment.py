@@ -9,6 +9,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quantail.errors import DataError
 from quantail.rollout.environment import EnvStep, ObservationArray
+from quantail.sb3.normalization import raw_rewards
 
 
 class SB3Environment:
@@ -55,6 +56,7 @@ class SB3Environment:
             weights=weights,
             action_masks=self.action_masks(),
             infos=infos,
+            raw_rewards=raw_rewards(self._vec_env, rewards),
         )
 
     def action_masks(self) -> NDArray[np.bool_] | None:

@@ -5,11 +5,13 @@ from typing import Any, Final
 from warnings import warn
 
 import numpy as np
+from gymnasium import wrappers as gym_wrappers
+from numpy.typing import NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from quantail.checkpoint.archive import CheckpointError
-from quantail.errors import QuantailWarning
+from quantail.errors import ConfigError, QuantailWarning
 
 # What changes the observations or rewards an agent sees. Whether statistics go on moving
 # (training) and whether rewards are normalized are the caller's choice, as for an evaluation.
@@ -18,6 +20,43 @@ _FIXED: Final = ("norm_obs", "norm_obs_keys")
 _KEEP: Final = (
     "To normalize by yourself instead, pass custom_objects={'vec_normalize': None} to load()"
 )
+
+
+# Wrappers inside an environment that change rewards for good.
+_HIDING: Final = (gym_wrappers.NormalizeReward, gym_wrappers.ClipReward)
+
+
+def raw_rewards(env: VecEnv, rewards: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the rewards of the latest step as they were before any ``VecNormalize`` scaled them.
+
+    Args:
+        env: Stepped just now.
+        rewards: What that step returned, [N].
+    """
+    scaling = [wrapper for wrapper in _wrappers(env) if wrapper.norm_reward]
+    raw = scaling[-1].get_original_reward() if scaling else rewards
+    return np.asarray(raw, np.float32)
+
+
+def check_raw_rewards(env: VecEnv | None, setting: str) -> None:
+    """Refuse environments whose raw rewards cannot be told.
+
+    Args:
+        env: A ``VecNormalize`` anywhere in its chain keeps raw rewards, so it is fine.
+        setting: What needs raw rewards, for the message.
+
+    Raises:
+        ConfigError: A wrapper inside an environment normalizes or clips rewards for good.
+    """
+    if env is None:
+        return
+    for wrapper in _HIDING:
+        if any(env.env_is_wrapped(wrapper)):
+            raise ConfigError(
+                f"{setting} needs raw rewards, and an environment is wrapped by "
+                f"{wrapper.__name__}, which hides them. Leave the wrapper out, and use "
+                "VecNormalize(norm_reward=True), which keeps raw rewards, if they must be scaled"
+            )
 
 
 def statistics(env: VecEnv | None) -> list[dict[str, Any]] | None:
