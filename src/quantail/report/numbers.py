@@ -1,0 +1,86 @@
+"""Numbers as text: the one place that decides digits, signs and units.
+
+Text for people: a true minus sign, thousands apart, and a dash where a number does not exist.
+"""
+
+import math
+from typing import Final, Literal
+
+Kind = Literal["percent", "basis_points", "ratio", "count", "signed_percent", "seconds"]
+
+ABSENT: Final = "–"
+"""Stands for a number that does not exist, such as a Sharpe ratio without any trade."""
+
+_MINUS: Final = "\u2212"
+
+
+def number(value: float | None, kind: Kind = "ratio") -> str:
+    """Return ``value`` as people read it.
+
+    Args:
+        value: The number; None and NaN give a dash, infinities their sign.
+        kind: ``percent`` and ``signed_percent`` take fractions (0.05 is 5.0%), ``basis_points``
+            fractions too (0.0001 is 1.0 bp), ``seconds`` seconds, ``ratio`` pure numbers, which
+            get three significant digits, ``count`` whole numbers.
+    """
+    if value is None or math.isnan(value):
+        return ABSENT
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{_MINUS}∞"
+    return _plain(float(value), kind).replace("-", _MINUS)
+
+
+def _plain(value: float, kind: Kind) -> str:
+    if kind == "percent":
+        return f"{_fixed(100.0 * value, _percent_digits(value))}%"
+    if kind == "signed_percent":
+        text = _fixed(100.0 * value, _percent_digits(value))
+        return f"{text}%" if text.startswith("-") or not text.strip("0.") else f"+{text}%"
+    if kind == "basis_points":
+        return f"{_fixed(1e4 * value, 1)} bp"
+    if kind == "count":
+        return f"{round(value):,}"
+    if kind == "seconds":
+        return _duration(value)
+    return _ratio(value)
+
+
+def _percent_digits(value: float) -> int:
+    # One decimal is enough for a reader; a number that would round to nothing gets more, and one
+    # that grew tenfold none.
+    if abs(value) >= 10.0:
+        return 0
+    return 1 if abs(value) >= 0.001 or value == 0.0 else 3
+
+
+def _fixed(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def _ratio(value: float) -> str:
+    size = abs(value)
+    if size == 0.0:
+        return "0"
+    if size >= 1e6 or size < 1e-4:
+        return f"{value:.2e}"
+    if size >= 1000.0:
+        return _fixed(value, 0)
+    digits = 2 if size >= 0.995 else 2 - math.floor(math.log10(size))
+    return _fixed(value, min(digits, 6) if size < 100.0 else 1)
+
+
+def _duration(value: float) -> str:
+    if abs(value) < 59.95:
+        return f"{_fixed(value, 1)} s"
+    minutes, seconds = divmod(round(abs(value)), 60)
+    hours, minutes = divmod(minutes, 60)
+    sign = "-" if value < 0 else ""
+    return f"{sign}{hours} h {minutes} min" if hours else f"{sign}{minutes} min {seconds} s"
+
+
+def interval(low: float, high: float, kind: Kind = "ratio") -> str:
+    """Return an interval as ``[low, high]``; a dash when either end does not exist."""
+    if math.isnan(low) or math.isnan(high):
+        return ABSENT
+    return f"[{number(low, kind)}, {number(high, kind)}]"

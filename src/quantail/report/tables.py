@@ -1,0 +1,198 @@
+"""Tables of one evaluation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from quantail.evaluation.record import (
+    Comparison,
+    DelayCurve,
+    Estimate,
+    Evaluation,
+    Measures,
+    Overfitting,
+)
+from quantail.report.canvas import shown_label
+from quantail.report.numbers import Kind, number
+from quantail.report.page import Markup, text
+from quantail.report.run_folder import Role
+from quantail.report.words import range_of, result_kind
+
+_MEASURES: Final[Mapping[str, tuple[str, Kind]]] = {
+    "total_return": ("Total return", "signed_percent"),
+    "annual_return": ("Annual return", "signed_percent"),
+    "volatility": ("Volatility, annual", "percent"),
+    "sharpe": ("Sharpe ratio", "ratio"),
+    "sortino": ("Sortino ratio", "ratio"),
+    "calmar": ("Calmar ratio", "ratio"),
+    "max_drawdown": ("Deepest drawdown", "percent"),
+    "max_drawdown_bars": ("Longest drawdown, bars", "count"),
+    "hit_rate": ("Hit rate", "percent"),
+    "profit_factor": ("Profit factor", "ratio"),
+    "turnover": ("Turnover, per year", "ratio"),
+    "exposure": ("Mean exposure", "percent"),
+    "time_in_market": ("Time in market", "percent"),
+    "costs_paid": ("Costs paid", "percent"),
+}
+_TAIL: Final[Mapping[str, str]] = {
+    "var_95": "VaR 95%",
+    "cvar_95": "CVaR 95%",
+    "var_99": "VaR 99%",
+    "cvar_99": "CVaR 99%",
+}
+_SHARES: Final = ("hit_rate", "time_in_market")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Markup]], caption: str) -> Markup:
+    """Return a table that scrolls on its own when the screen is narrow.
+
+    Args:
+        head: Titles of the columns; the first may be empty.
+        rows: Cells as HTML; the first cell of a row names it.
+        caption: What the table holds, for readers who hear the page.
+    """
+    top = "".join(f'<th scope="col">{text(title)}</th>' for title in head)
+    body = "".join(
+        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{c}</td>" for c in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return Markup(
+        f'<div class="table" role="region" tabindex="0" aria-label="{text(caption)}"><table>'
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def estimate_cell(estimate: Estimate, kind: Kind, *, with_interval: bool = True) -> Markup:
+    """Return a number, its interval below in small print."""
+    shown = range_of(estimate, kind) if with_interval else ""
+    below = f'<span class="range">{text(shown)}</span>' if shown else ""
+    return Markup(f"{text(number(estimate.value, kind))}{below}")
+
+
+def _kind(evaluation: Evaluation, name: str, kind: Kind) -> Kind:
+    in_money = kind in {"percent", "signed_percent"} and name not in _SHARES
+    return "ratio" if evaluation.unit == "reward" and in_money else kind
+
+
+def _title(evaluation: Evaluation, name: str, title: str) -> str:
+    if evaluation.unit == "return":
+        return title
+    per_step = {
+        "total_return": "Sum of rewards",
+        "annual_return": "Mean reward per step",
+        "volatility": "Volatility, per step",
+        "turnover": "Turnover, per step",
+    }
+    return per_step.get(name, title)
+
+
+def measures_table(evaluation: Evaluation) -> Markup:
+    """Return all measures but the tail, agent first, one column per policy."""
+    tracks = [track for track in evaluation.tracks if track.name in evaluation.measures]
+    rows = []
+    for name, (title, kind) in _MEASURES.items():
+        shown = _kind(evaluation, name, kind)
+        cells = [
+            estimate_cell(
+                getattr(evaluation.measures[track.name], name),
+                shown,
+                with_interval=track.name == "agent",
+            )
+            for track in tracks
+        ]
+        rows.append([text(_title(evaluation, name, title)), *cells])
+    return table(["", *map(shown_label, tracks)], rows, "Measures of the agent and the baselines")
+
+
+def tail_table(evaluation: Evaluation) -> Markup:
+    """Return VaR and CVaR with intervals, one row per policy."""
+    kind = result_kind(evaluation.unit, signed=False)
+    rows = []
+    for track in evaluation.tracks:
+        measures = evaluation.measures.get(track.name)
+        if measures is not None:
+            cells = [estimate_cell(getattr(measures, name), kind) for name in _TAIL]
+            rows.append([text(shown_label(track)), *cells])
+    return table(["", *_TAIL.values()], rows, "Tail risk of the agent and the baselines")
+
+
+def comparison_table(evaluation: Evaluation) -> Markup:
+    """Return the paired differences to every baseline."""
+    kind = result_kind(evaluation.unit)
+    market = evaluation.unit == "return"
+    rows = [
+        [
+            text(shown_label(evaluation.track(row.baseline))),
+            estimate_cell(row.annual_difference, kind),
+            estimate_cell(row.sharpe_difference, "ratio"),
+            text(number(row.p_value)),
+            text(_judgement(row)),
+        ]
+        for row in evaluation.comparisons
+    ]
+    mean = "Mean return, per year" if market else "Mean reward, per step"
+    head = ["Agent minus", mean, "Sharpe ratio", "p, one-sided", "Beyond chance"]
+    return table(head, rows, "Paired differences between the agent and the baselines")
+
+
+def _judgement(row: Comparison) -> str:
+    if row.is_better:
+        return "better"
+    return "worse" if row.is_worse else "no difference"
+
+
+def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:
+    """Return the agent's result when its orders fill later."""
+    kind = result_kind(evaluation.unit)
+    market = evaluation.unit == "return"
+    rows = [
+        [
+            text(f"{number(point.factor, 'count')} bar{'' if point.factor == 1 else 's'}"),
+            text(number(point.total_return, kind)),
+            estimate_cell(point.annual_mean, kind),
+            estimate_cell(point.sharpe, "ratio"),
+        ]
+        for point in curve.points
+    ]
+    mean = "Mean return, per year" if market else "Mean reward, per step"
+    total = "Total return" if market else "Sum of rewards"
+    head = ["Additional delay", total, mean, "Sharpe ratio"]
+    return table(head, rows, "The agent's result by delay of its orders")
+
+
+def roles_table(evaluations: Mapping[Role, Evaluation]) -> Markup:
+    """Return the agent's main measures on validation beside those on test."""
+    names = ("total_return", "annual_return", "sharpe", "max_drawdown", "cvar_95")
+    found: dict[str, tuple[Evaluation, Measures]] = {
+        role: (evaluation, evaluation.measures["agent"])
+        for role, evaluation in evaluations.items()
+        if "agent" in evaluation.measures
+    }
+    first = next(iter(found.values()))[0]
+    rows = []
+    for name in names:
+        title, kind = _MEASURES.get(name, ("CVaR 95%, per bar", "percent"))
+        cells = [
+            estimate_cell(getattr(measures, name), _kind(evaluation, name, kind))
+            for evaluation, measures in found.values()
+        ]
+        rows.append([text(_title(first, name, title)), *cells])
+    head = ["Agent", *(role.capitalize() for role in found)]
+    return table(head, rows, "The agent on validation and on test")
+
+
+def overfitting_words(overfitting: Overfitting) -> str:
+    """Return in words what the number of trials does to the result."""
+    trials = number(overfitting.n_trials, "count")
+    tried = "1 trial was" if overfitting.n_trials == 1 else f"{trials} trials were"
+    words = (
+        f"{tried} made before this agent was chosen, itself included. The probability that its "
+        "true Sharpe ratio exceeds what the luckiest of as many trials without skill would show "
+        f"(deflated Sharpe ratio) is {number(overfitting.deflated_sharpe, 'percent')}."
+    )
+    if overfitting.probability is None:
+        return words
+    return (
+        f"{words} The probability of backtest overfitting, that the best trial in one half of the "
+        "bars falls below the median in the other, is "
+        f"{number(overfitting.probability, 'percent')}."
+    )

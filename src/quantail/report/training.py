@@ -1,0 +1,157 @@
+"""How training went: curves, and what the warning metrics say in words."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from quantail.diagnostics.schema import Metric, UpdateMetrics, declared
+from quantail.report.canvas import AGENT_PEN, axis, line, sheet
+from quantail.report.numbers import number
+from quantail.report.page import Plot, Sheet
+from quantail.report.run_folder import Curve
+
+_GLANCE: Final[Mapping[str, str]] = {
+    "rollout/ep_rew_mean": "Mean reward of an episode",
+    "train/explained_variance": "Explained variance of the critic",
+    "train/approx_kl": "Change of the policy per update (KL)",
+    "train/entropy_loss": "Minus the policy's entropy",
+    "train/value_loss": "Loss of the critics",
+}
+_N_GLANCE: Final = 6
+_COLUMNS: Final = 250
+_ALARM_PREFIXES: Final = ("warn/", "error/", "health/")
+
+
+def glance_tags(curves: Mapping[str, Curve]) -> dict[str, str]:
+    """Return tag -> title of the few curves that tell most: validation first, then the usual."""
+    validation = [tag for tag in curves if tag.startswith(("validation/", "risk/"))]
+    titles = {tag: tag.split("/", 1)[1].replace("_", " ") for tag in validation[:3]}
+    titles = {
+        tag: f"{'Validation' if tag.startswith('validation/') else 'Risk'}: {title}"
+        for tag, title in titles.items()
+    }
+    titles |= {tag: title for tag, title in _GLANCE.items() if tag in curves}
+    return dict(list(titles.items())[:_N_GLANCE])
+
+
+def glance_plots(curves: Mapping[str, Curve]) -> tuple[Plot, ...]:
+    """Return small figures of the curves that tell most."""
+    known = declared(UpdateMetrics)
+    return tuple(
+        Plot(
+            name=f"glance-{'abcdef'[index]}",
+            finding=f"{title}: {_course(curves[tag])}",
+            caption=tag,
+            sheets=(_curve_sheet(tag, curves[tag], known.get(tag), height=210),),
+        )
+        for index, (tag, title) in enumerate(glance_tags(curves).items())
+    )
+
+
+def _course(curve: Curve) -> str:
+    finite = curve.values[np.isfinite(curve.values)]
+    if not len(finite):
+        return "never a number"
+    return f"{number(float(finite[0]))} to {number(float(finite[-1]))}"
+
+
+def all_curves(curves: Mapping[str, Curve]) -> Plot:
+    """Return every recorded metric, one at a time."""
+    known = declared(UpdateMetrics)
+    sheets = tuple(
+        _curve_sheet(tag, curves[tag], known.get(tag), height=320) for tag in sorted(curves)
+    )
+    last = max(int(curve.steps[-1]) for curve in curves.values())
+    return Plot(
+        name="curves-plot",
+        finding=f"{number(len(sheets), 'count')} metrics recorded over "
+        f"{number(last, 'count')} steps",
+        caption="The shaded band, where there is one, is the range that is healthy for the metric.",
+        sheets=sheets,
+        choice="Metric",
+    )
+
+
+def _curve_sheet(tag: str, curve: Curve, metric: Metric | None, *, height: int) -> Sheet:
+    finite = np.where(np.isfinite(curve.values), curve.values, np.nan)
+    trace = line(curve.steps, finite, name=tag, pen=AGENT_PEN, columns=_COLUMNS, showlegend=False)
+    if len(curve.steps) == 1:
+        trace = trace.update(mode="markers", marker={"color": AGENT_PEN.color, "size": 8})
+    unit = "" if metric is None or metric.unit == "1" else metric.unit
+    layout: dict[str, Any] = {
+        "xaxis": axis("Step", nticks=5),
+        "yaxis": axis(unit, nticks=5),
+        "shapes": [] if metric is None else _healthy_band(metric, finite),
+    }
+    return sheet([trace, *_gap_marks(curve)], layout, height=height, label=tag)
+
+
+def _healthy_band(metric: Metric, values: Any) -> list[dict[str, Any]]:
+    # A band far wider than the data would squeeze the curve flat, so it is cut to what is near.
+    finite = values[np.isfinite(values)]
+    if metric.healthy is None or not len(finite):
+        return []
+    low, high = float(finite.min()), float(finite.max())
+    slack = 0.25 * (high - low) or max(abs(high), 1e-9)
+    bottom, top = max(metric.healthy[0], low - slack), min(metric.healthy[1], high + slack)
+    if bottom >= top:
+        return []
+    return [
+        {
+            "type": "rect",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": bottom,
+            "y1": top,
+            "fillcolor": "var(--good-soft)",
+            "line": {"width": 0},
+            "layer": "below",
+        }
+    ]
+
+
+def _gap_marks(curve: Curve) -> list[Any]:
+    """Return marks on the axis where the metric was not a finite number."""
+    steps = curve.steps[~np.isfinite(curve.values)]
+    if not len(steps):
+        return []
+    finite = curve.values[np.isfinite(curve.values)]
+    height = float(finite.min()) if len(finite) else 0.0
+    return [
+        go.Scatter(
+            x=steps,
+            y=np.full(len(steps), height),
+            mode="markers",
+            name="not a finite number",
+            marker={"symbol": "x", "size": 8, "color": "var(--warn)"},
+        )
+    ]
+
+
+def alarms(curves: Mapping[str, Curve]) -> tuple[str, ...]:
+    """Return one sentence for each warning metric that was ever raised, and for each NaN."""
+    known = declared(UpdateMetrics)
+    found = []
+    for tag in sorted(curves):
+        curve = curves[tag]
+        broken = ~np.isfinite(curve.values)
+        if broken.any():
+            found.append(
+                f"{tag} was not a finite number in {_times(broken)}, first at step "
+                f"{number(int(curve.steps[broken][0]), 'count')}."
+            )
+        raised = ~broken & (curve.values != 0.0)
+        if tag.startswith(_ALARM_PREFIXES) and raised.any():
+            meaning = f" ({known[tag].sentence.rstrip('.')})" if tag in known else ""
+            found.append(
+                f"{tag}{meaning} was raised in {_times(raised)}, first at step "
+                f"{number(int(curve.steps[raised][0]), 'count')}."
+            )
+    return tuple(found)
+
+
+def _times(flags: Any) -> str:
+    return f"{int(flags.sum()):,} of {len(flags):,} records"

@@ -1,0 +1,51 @@
+"""Small things that tables and figures say alike: units, names, periods."""
+
+from typing import Final
+
+import numpy as np
+
+from quantail.evaluation.record import Estimate, Evaluation, Series, Unit
+from quantail.report.numbers import ABSENT, Kind, interval, number
+
+ROLE_NAMES: Final = {"test": "test", "validation": "validation"}
+
+
+def result_kind(unit: Unit, *, signed: bool = True) -> Kind:
+    """Return how a result is written: percent of a market's equity, plain for rewards."""
+    if unit == "reward":
+        return "ratio"
+    return "signed_percent" if signed else "percent"
+
+
+def range_of(estimate: Estimate, kind: Kind) -> str:
+    """Return the interval of an estimate as text; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    shown = interval(estimate.low, estimate.high, kind)
+    return "" if shown == ABSENT else shown
+
+
+def with_range(estimate: Estimate, kind: Kind) -> str:
+    """Return a number with its interval behind it, where there is one."""
+    shown = range_of(estimate, kind)
+    return f"{number(estimate.value, kind)} {shown}" if shown else number(estimate.value, kind)
+
+
+def period(series: Series) -> str:
+    """Return the stretch of time of a series in words."""
+    if not len(series):
+        return "no bars"
+    if series.time.dtype.kind != "M":
+        return f"{number(len(series), 'count')} steps"
+    first, last = (np.datetime_as_string(t, unit="D") for t in (series.time[0], series.time[-1]))
+    return f"{first} to {last}, {number(len(series), 'count')} bars"
+
+
+def confidence_words(evaluation: Evaluation) -> str:
+    """Return the level of the intervals in words."""
+    return f"{number(100.0 * evaluation.confidence, 'count')}% intervals"
+
+
+def lower_first(words: str) -> str:
+    """Return ``words`` with a small first letter, to stand within a sentence."""
+    return words[:1].lower() + words[1:]
