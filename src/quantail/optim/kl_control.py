@@ -156,16 +156,14 @@ class PenaltyTerms:
     derivative: float
 
 
-def judge(
-    stop: KlStop | None, target: float, seen: Sequence[float], epoch_ends: bool
-) -> StopReason:
+def judge(stop: KlStop | None, target: float, seen: Sequence[float], epoch: int) -> StopReason:
     """Say whether the actor must stop now.
 
     Args:
         stop: The rules; None never stops.
         target: In nats.
-        seen: KL of this epoch's minibatches so far, the present one last.
-        epoch_ends: The present minibatch is the epoch's last.
+        seen: KL of the cycle's minibatches so far, the present one last.
+        epoch: Minibatches of this epoch if the present one is its last, else 0.
     """
     if stop is None:
         return ""
@@ -174,7 +172,7 @@ def judge(
     over = [kl > target for kl in seen]
     if stop.consecutive is not None and sum(over[-stop.consecutive :]) == stop.consecutive:
         return "consecutive"
-    if stop.fraction is not None and epoch_ends and sum(over) >= stop.fraction * len(over):
+    if stop.fraction is not None and epoch and sum(over[-epoch:]) >= stop.fraction * epoch:
         return "fraction"
     return ""
 
