@@ -8,7 +8,6 @@ area is the mean of its points.
 """
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -122,8 +122,8 @@ def test_old_log_probs_get_no_gradient() -> None:
 
 def test_bad_settings_and_shapes_are_refused() -> None:
     one = double(0.0)
-    with pytest.raises(ConfigError, match="clip_range must be greater than 0; was 0"):
-        policy_loss(one, one, one, 0.0)
+    with pytest.raises(ConfigError, match="clip_range must be at least 0; was -0.1"):
+        policy_loss(one, one, one, -0.1)
     with pytest.raises(ConfigError, match="dual_clip must be greater than 1 or None; was 1"):
         policy_loss(one, one, one, 0.2, 1.0)
     with pytest.raises(DataError, match=r"old_log_probs must hold one number per row.*\(1, 1\)"):

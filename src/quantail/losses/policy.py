@@ -36,7 +36,7 @@ def policy_loss(
         log_probs: [...], under the new policy.
         old_log_probs: [...], under the acting policy.
         advantages: [...].
-        clip_range: ε, greater than 0.
+        clip_range: ε, at least 0, where a schedule may end.
         dual_clip: c, greater than 1, or None.
 
     Returns:
@@ -50,8 +50,8 @@ def policy_loss(
         Schulman et al. 2017, Proximal policy optimization algorithms, eq. 7.
         Ye et al. 2020, Mastering complex control in MOBA games, eq. 5 (dual clip).
     """
-    if not clip_range > 0:
-        raise ConfigError(f"clip_range must be greater than 0; was {clip_range}. Try 0.2.")
+    if not clip_range >= 0:
+        raise ConfigError(f"clip_range must be at least 0; was {clip_range}. Try 0.2.")
     if dual_clip is not None and not dual_clip > 1:
         raise ConfigError(f"dual_clip must be greater than 1 or None; was {dual_clip}. Try 3.")
     check_rows("advantages", advantages, log_probs)

@@ -31,7 +31,7 @@ from quantail.rollout.collect import Draw, StoppedError, collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import chunk_length
 from quantail.sb3.buffer import check_buffer_class, fill_buffer
-from quantail.sb3.checks import check_policy, check_sde, check_sizes, joined
+from quantail.sb3.checks import check_policy, check_ranges, check_sde, check_sizes, joined
 from quantail.sb3.distributions import stored_actions
 from quantail.sb3.environment import SB3Environment
 from quantail.sb3.exploration import seeded, state_noise
@@ -201,7 +201,8 @@ class DistributionalPPO(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         check_sde(self.use_sde, self.sde_sample_freq)
         rows = self.n_steps * self.n_envs
-        check_sizes(rows, self.batch_size, self.normalize_advantage, self.clip_range_vf)
+        check_ranges(self.clip_range, self.clip_range_vf)
+        check_sizes(rows, self.batch_size, self.normalize_advantage)
         super()._setup_model()
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
@@ -217,6 +218,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
         super()._maybe_recommend_cpu(mlp_class_name)
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        # The last rollout may go beyond the total; a falling schedule must not turn negative there.
+        self._current_progress_remaining = max(1.0 - num_timesteps / total_timesteps, 0.0)
 
     def learn(
         self,
@@ -312,7 +317,9 @@ class DistributionalPPO(OnPolicyAlgorithm):
         progress = self._current_progress_remaining
         settings = self.learner_config
         if self.clip_range_vf is not None:
-            settings = replace(settings, value_clip=MeanClip(range=self.clip_range_vf(progress)))  # type: ignore[operator]
+            # Where a schedule ends at 0 the value is held as tight as floats allow.
+            width = self.clip_range_vf(progress) or 1e-8  # type: ignore[operator]
+            settings = replace(settings, value_clip=MeanClip(range=width))
         now = Coefficients(
             learning_rate=self.lr_schedule(progress),
             clip_range=self.clip_range(progress),  # type: ignore[operator]

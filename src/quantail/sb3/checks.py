@@ -41,24 +41,24 @@ def check_sde(use_sde: bool, sde_sample_freq: int) -> None:
         )
 
 
-def check_sizes(
-    rows: int,
-    batch_size: int,
-    normalize_advantage: bool,
-    clip_range_vf: float | Schedule | None,
-) -> None:
+def check_ranges(clip_range: float | Schedule, clip_range_vf: float | Schedule | None) -> None:
+    """Refuse ranges within which nothing could move; a schedule may end at 0."""
+    if isinstance(clip_range, int | float) and clip_range <= 0:
+        raise SettingError(f"clip_range must be positive; was {clip_range}. Try 0.2")
+    if isinstance(clip_range_vf, int | float) and clip_range_vf <= 0:
+        raise SettingError(
+            f"clip_range_vf must be positive; was {clip_range_vf}. None switches it off"
+        )
+
+
+def check_sizes(rows: int, batch_size: int, normalize_advantage: bool) -> None:
     """Refuse numbers that make no sense; warn when minibatches do not fit.
 
     Args:
         rows: Of a rollout: steps times environments.
         batch_size: Rows of a minibatch.
         normalize_advantage: Over the rollout.
-        clip_range_vf: Of the value mean.
     """
-    if isinstance(clip_range_vf, int | float) and clip_range_vf <= 0:
-        raise SettingError(
-            f"clip_range_vf must be positive; was {clip_range_vf}. None switches it off"
-        )
     if rows == 1 and normalize_advantage:
         raise SettingError(
             "normalize_advantage needs at least 2 rows in a rollout; n_steps times the number of "
