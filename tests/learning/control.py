@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quantail import DistributionalPPO
 from quantail.nets.cores import LruConfig
+from quantail.optim.schedules import LinearSchedule
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import TMaze
 
@@ -60,14 +61,16 @@ class Problem:
     """The score that must be reached."""
     at_least: int = 4
     """Of 5 seeds, how many must reach it."""
+    asked: str = ""
+    """What must come out, in words."""
 
     def holds(self, scores: list[float]) -> bool:
         """Whether enough seeds reach the bar."""
         return sum(value >= self.bar for value in scores) >= self.at_least
 
 
-def linear(start: float) -> Callable[[float], float]:
-    return lambda progress: start * progress
+def linear(start: float) -> LinearSchedule:
+    return LinearSchedule(start=start)
 
 
 CARTPOLE = {
@@ -116,7 +119,15 @@ LUNAR = {
 }
 
 PROBLEMS = {
-    "cartpole": Problem("CartPole-v1", classic("CartPole-v1"), 8, 100_000, CARTPOLE, bar=475.0),
+    "cartpole": Problem(
+        "CartPole-v1",
+        classic("CartPole-v1"),
+        8,
+        100_000,
+        CARTPOLE,
+        bar=475.0,
+        asked="475 in 4 of 5",
+    ),
     "cartpole_positions": Problem(
         "CartPole-v1 without velocities, lstm",
         classic("CartPole-v1", WithoutVelocity),
@@ -125,9 +136,17 @@ PROBLEMS = {
         NO_VELOCITY,
         "MlpLstmPolicy",
         bar=475.0,
+        asked="475 in 4 of 5",
     ),
     "pendulum": Problem(
-        "Pendulum-v1", classic("Pendulum-v1"), 4, 100_000, PENDULUM, bar=-250.0, at_least=5
+        "Pendulum-v1",
+        classic("Pendulum-v1"),
+        4,
+        100_000,
+        PENDULUM,
+        bar=-250.0,
+        at_least=5,
+        asked="-250 in 5 of 5",
     ),
     "t_maze_lru": Problem(
         "T-maze of length 50, lru",
@@ -139,11 +158,25 @@ PROBLEMS = {
         episodes=500,
         bar=0.99,
         at_least=5,
+        asked="0.99 in 5 of 5",
     ),
     "t_maze_memoryless": Problem(
-        "T-maze of length 50, no memory", t_maze(50), 64, 300_000, MAZE, episodes=2000
+        "T-maze of length 50, no memory",
+        t_maze(50),
+        64,
+        300_000,
+        MAZE,
+        episodes=2000,
+        asked="0.5, a coin toss",
     ),
-    "lunar_lander": Problem("LunarLander-v3", classic("LunarLander-v3"), 16, 300_000, LUNAR),
+    "lunar_lander": Problem(
+        "LunarLander-v3",
+        classic("LunarLander-v3"),
+        16,
+        300_000,
+        LUNAR,
+        asked="not worse than the next row",
+    ),
     "lunar_lander_sb3": Problem(
         "LunarLander-v3, SB3 PPO", classic("LunarLander-v3"), 16, 300_000, LUNAR, kind=PPO
     ),
