@@ -71,33 +71,32 @@ def transform_histogram(calibration: Calibration) -> Plot:
         x=(np.arange(n_bins) + 0.5) / n_bins,
         y=shares,
         width=0.94 / n_bins,
-        marker={"color": AGENT_PEN.color},
+        marker={"color": AGENT_PEN.color, "opacity": 0.55},
         name="Realized returns",
         showlegend=False,
     )
-    band = {
-        "type": "rect",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": max(even - slack, 0.0),
-        "y1": even + slack,
-        "fillcolor": "var(--rule)",
-        "opacity": 0.55,
-        "line": {"width": 0},
-    }
+    edges = [
+        go.Scatter(
+            x=[0.0, 1.0],
+            y=[edge, edge],
+            mode="lines",
+            line={"color": "var(--text)", "dash": "dash", "width": 1.3},
+            hoverinfo="skip",
+            name="95% of a right prediction's bars lie between",
+            showlegend=index == 0,
+        )
+        for index, edge in enumerate((even + slack, max(even - slack, 0.0)))
+    ]
     layout = {
-        "xaxis": axis("Predicted probability of less than the realized return", range=[0, 1]),
+        "xaxis": axis("Predicted probability of less", range=[0, 1]),
         "yaxis": axis("Share of realized returns", tickformat=".0%", rangemode="tozero"),
-        "shapes": [band],
         "bargap": 0,
     }
     return Plot(
         name="transform-plot",
         finding=f"Predicted probabilities are off by {number(calibration.error, 'percent')} on "
-        f"average; {outside} of {n_bins} bars leave the band of chance",
+        f"average; {outside} of {n_bins} bars lie beyond chance",
         caption="A right prediction gives equal bars. Bars high at both ends: the predicted law is "
-        "too narrow; high in the middle: too wide; high on one side: shifted. The band holds "
-        "95% of the bars of a right one.",
-        sheets=(sheet([bars], layout, height=360),),
+        "too narrow; high in the middle: too wide; high on one side: shifted.",
+        sheets=(sheet([bars, *edges], layout, height=360),),
     )

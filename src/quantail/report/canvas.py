@@ -19,6 +19,9 @@ from quantail.types import FloatArray
 SCREEN_COLUMNS: Final = 600
 """Columns of a figure in pixels; more points than this cannot be told apart."""
 
+PERCENT_TICKS: Final = ".2~%"
+"""Percent with up to two decimals, without trailing zeros."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pen:

@@ -1,13 +1,16 @@
 """Figures of one evaluation; each carries the finding that its data show."""
 
+from textwrap import wrap
 from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
 
+from quantail.evaluation.measures import drawdowns
 from quantail.evaluation.record import Comparison, CostCurve, Evaluation, Series, Track
 from quantail.report.canvas import (
     AGENT_PEN,
+    PERCENT_TICKS,
     SCREEN_COLUMNS,
     Pen,
     axis,
@@ -36,21 +39,21 @@ def equity_and_drawdown(evaluation: Evaluation) -> Plot:
     drawn = [track for track in evaluation.tracks if market or track.name != "flat"]
     pen = pens(evaluation.tracks)
     traces = [_equity_line(track, pen[track.name]) for track in drawn]
-    is_log = market and _spans_factors(drawn)
+    log_ticks = _log_ticks(drawn) if market else None
     layout: dict[str, Any] = {
         "xaxis": axis("" if market else "Step", anchor="y2" if market else "y"),
         "yaxis": axis(
-            "Equity (start = 1" + (", log scale)" if is_log else ")")
+            "Equity (start = 1" + (", log scale)" if log_ticks is not None else ")")
             if market
             else "Sum of rewards, mean of all instances",
             domain=[0.36, 1.0] if market else [0.0, 1.0],
-            type="log" if is_log else "linear",
+            **({} if log_ticks is None else {"type": "log", "tickvals": log_ticks}),
         ),
     }
     if market:
         held = [track for track in drawn if track.name not in {"flat", "agent_sampled"}]
         traces += [_drawdown_line(track, pen[track.name]) for track in held]
-        layout["yaxis2"] = axis("Drawdown", domain=[0.0, 0.29], tickformat=".0%")
+        layout["yaxis2"] = axis("Drawdown", domain=[0.0, 0.29], tickformat=PERCENT_TICKS)
     return Plot(
         name="equity",
         finding=_equity_finding(evaluation),
@@ -83,7 +86,7 @@ def _equity_line(track: Track, pen: Pen) -> Any:
 def _drawdown_line(track: Track, pen: Pen) -> Any:
     return line(
         track.portfolio.time,
-        drawdown(track.portfolio.equity),
+        drawdowns(track.portfolio.net_return),
         name=shown_label(track),
         pen=pen,
         columns=SCREEN_COLUMNS // 2,
@@ -94,16 +97,15 @@ def _drawdown_line(track: Track, pen: Pen) -> Any:
     )
 
 
-def drawdown(equity: FloatArray) -> FloatArray:
-    """Return the loss from the highest equity so far as a fraction ≤ 0, [T]; the start is 1."""
-    result: FloatArray = equity / np.maximum(np.maximum.accumulate(equity), 1.0) - 1.0
-    return result
-
-
-def _spans_factors(tracks: list[Track]) -> bool:
+def _log_ticks(tracks: list[Track]) -> FloatArray | None:
+    """Return ticks for a log axis, or None when equity stays within a factor of four."""
     low = min(float(track.portfolio.equity.min(initial=1.0)) for track in tracks)
     high = max(float(track.portfolio.equity.max(initial=1.0)) for track in tracks)
-    return low > 0.0 and high / low > 4.0
+    if low <= 0.0 or high / low <= 4.0:
+        return None
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    ticks: FloatArray = np.multiply.outer(10.0**decades, [1.0, 2.0, 5.0]).ravel()
+    return ticks
 
 
 def _equity_finding(evaluation: Evaluation) -> str:
@@ -126,7 +128,11 @@ def _end(track: Track, kind: Kind) -> str:
 def against_baselines(evaluation: Evaluation) -> Plot:
     """Paired differences with their intervals, one row per baseline."""
     rows = evaluation.comparisons[::-1]
-    labels = [plot_label(shown_label(evaluation.track(row.baseline))) for row in rows]
+    # Long names take two lines, which leaves a narrow screen room for the intervals.
+    labels = [
+        "<br>".join(wrap(plot_label(shown_label(evaluation.track(row.baseline))), 16))
+        for row in rows
+    ]
     values = np.array([row.annual_difference.value for row in rows])
     low, high = (
         np.array([getattr(row.annual_difference, end) for row in rows], dtype=np.float64)
@@ -151,10 +157,12 @@ def against_baselines(evaluation: Evaluation) -> Plot:
     )
     layout = {
         "xaxis": axis(
-            "Agent minus baseline, mean net return per year"
+            "Difference of mean net return, per year"
             if market
-            else "Agent minus baseline, mean reward per step",
-            tickformat=".1%" if market else "",
+            else "Difference of mean reward, per step",
+            tickformat=PERCENT_TICKS if market else "",
+            nticks=6,
+            tickangle=0,
         ),
         "yaxis": axis(type="category"),
         "shapes": [zero_line(vertical=True)],
@@ -219,7 +227,7 @@ def cost_figure(curve: CostCurve, evaluation: Evaluation) -> Plot:
         "xaxis": axis("Multiple of the costs (1 = full cost)", tickvals=factors),
         "yaxis": axis(
             "Mean net return per year" if market else "Mean reward per step",
-            tickformat=".1%" if market else "",
+            tickformat=PERCENT_TICKS if market else "",
         ),
         "shapes": [zero_line()],
     }

@@ -9,11 +9,7 @@ from quantail.report.page import Markup, join, note, text
 from quantail.report.run_folder import RunRecord
 from quantail.report.words import confidence_words, period, range_of
 
-_LABELS: Final = {
-    "skill": ("good", "Evidence of skill"),
-    "no_evidence": ("calm", "No evidence of skill"),
-    "worse": ("warn", "Worse than the baseline"),
-}
+_TONES: Final = {"skill": "good", "no_evidence": "calm", "worse": "warn"}
 _UNTESTED: Final = "Not tested, so nothing can be said about skill."
 _SELECTED_ON: Final = (
     "On validation bars, which also served to choose the agent and therefore flatter it: "
@@ -26,7 +22,12 @@ def main_evaluation(record: RunRecord) -> Evaluation | None:
 
 
 def headline(record: RunRecord, alarms: Sequence[str]) -> Markup:
-    """Return verdict, key figures and everything the reader must know first."""
+    """Return verdict, key figures and everything the reader must know first.
+
+    Args:
+        record: The run.
+        alarms: What the metrics of training warn of, a sentence each.
+    """
     evaluation = main_evaluation(record)
     parts = [
         Markup(f"<h1>Quantail report: {text(record.folder.resolve().name)}</h1>"),
@@ -35,12 +36,14 @@ def headline(record: RunRecord, alarms: Sequence[str]) -> Markup:
     ]
     if evaluation is not None:
         parts.append(_key_figures(evaluation))
-    if alarms:
-        parts.append(note("Training raised warnings", alarms))
+    warnings = (*record.warnings, *alarms)
+    if warnings:
+        parts.append(note("Training raised warnings", warnings))
     if record.problems:
-        parts.append(note("Missing from this run", record.problems))
-    if evaluation is not None and evaluation.notes:
-        parts.append(note("To know", evaluation.notes, calm=True))
+        parts.append(note("This record is not complete", record.problems))
+    notes = (*(evaluation.notes if evaluation is not None else ()), *record.notes)
+    if notes:
+        parts.append(note("To know", notes, calm=True))
     return join(parts)
 
 
@@ -57,8 +60,7 @@ def _subject(evaluation: Evaluation | None) -> str:
 def _verdict(record: RunRecord) -> Markup:
     test = record.evaluations.get("test")
     if test is not None:
-        kind, label = _LABELS[test.verdict.level]
-        return _box(kind, label, test.verdict.sentence)
+        return _box(_TONES[test.verdict.level], "Verdict", test.verdict.sentence)
     validation = record.evaluations.get("validation")
     more = "" if validation is None else f" {_SELECTED_ON}{validation.verdict.sentence}"
     return _box("warn", "Not tested", f"{_UNTESTED}{more}")
@@ -111,6 +113,6 @@ def _market_figures(evaluation: Evaluation) -> _Figures:
         ("Total return", measures.total_return, signed),
         ("Annual return", measures.annual_return, signed),
         ("Sharpe ratio", measures.sharpe, "ratio"),
-        ("Deepest drawdown", measures.max_drawdown, in_market),
+        ("Largest drawdown", measures.max_drawdown, in_market),
         ("CVaR 95%, per bar", measures.cvar_95, in_market),
     ]

@@ -84,6 +84,7 @@ def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
             "small muted",
         ),
         tables.measures_table(evaluation),
+        fold("How the measures are defined", tables.definitions()),
     ]
     if len(record.evaluations) > 1:
         parts += [
@@ -107,7 +108,7 @@ def _baselines(evaluation: Evaluation) -> list[Markup]:
 
 
 def _tail(evaluation: Evaluation) -> list[Markup]:
-    per = "bar, as losses of the equity" if evaluation.unit == "return" else "step, in rewards"
+    per = "bar; a loss is negative" if evaluation.unit == "return" else "step, in rewards"
     parts = [
         paragraph(
             f"Value at risk and its mean beyond (CVaR) per {per}, with "

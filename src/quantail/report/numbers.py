@@ -6,7 +6,7 @@ Text for people: a true minus sign, thousands apart, and a dash where a number d
 import math
 from typing import Final, Literal
 
-Kind = Literal["percent", "basis_points", "ratio", "count", "signed_percent", "seconds"]
+Kind = Literal["percent", "signed_percent", "ratio", "count"]
 
 ABSENT: Final = "–"
 """Stands for a number that does not exist, such as a Sharpe ratio without any trade."""
@@ -19,9 +19,9 @@ def number(value: float | None, kind: Kind = "ratio") -> str:
 
     Args:
         value: The number; None and NaN give a dash, infinities their sign.
-        kind: ``percent`` and ``signed_percent`` take fractions (0.05 is 5.0%), ``basis_points``
-            fractions too (0.0001 is 1.0 bp), ``seconds`` seconds, ``ratio`` pure numbers, which
-            get three significant digits, ``count`` whole numbers.
+        kind: ``percent`` and ``signed_percent`` take fractions (0.05 is 5.0%), ``count`` whole
+            numbers, ``ratio`` pure numbers: two decimals around 1, three significant digits below
+            0.1.
     """
     if value is None or math.isnan(value):
         return ABSENT
@@ -36,12 +36,8 @@ def _plain(value: float, kind: Kind) -> str:
     if kind == "signed_percent":
         text = _fixed(100.0 * value, _percent_digits(value))
         return f"{text}%" if text.startswith("-") or not text.strip("0.") else f"+{text}%"
-    if kind == "basis_points":
-        return f"{_fixed(1e4 * value, 1)} bp"
     if kind == "count":
         return f"{round(value):,}"
-    if kind == "seconds":
-        return _duration(value)
     return _ratio(value)
 
 
@@ -66,17 +62,9 @@ def _ratio(value: float) -> str:
         return f"{value:.2e}"
     if size >= 1000.0:
         return _fixed(value, 0)
-    digits = 2 if size >= 0.995 else 2 - math.floor(math.log10(size))
-    return _fixed(value, min(digits, 6) if size < 100.0 else 1)
-
-
-def _duration(value: float) -> str:
-    if abs(value) < 59.95:
-        return f"{_fixed(value, 1)} s"
-    minutes, seconds = divmod(round(abs(value)), 60)
-    hours, minutes = divmod(minutes, 60)
-    sign = "-" if value < 0 else ""
-    return f"{sign}{hours} h {minutes} min" if hours else f"{sign}{minutes} min {seconds} s"
+    if size >= 9.995:
+        return _fixed(value, 1)
+    return _fixed(value, 2 if size >= 0.0995 else 2 - math.floor(math.log10(size)))
 
 
 def interval(low: float, high: float, kind: Kind = "ratio") -> str:

@@ -5,6 +5,8 @@
     run/
     ├── config.yaml            resolved settings
     ├── provenance.json        versions, seed, fingerprint of the data
+    ├── status.json            {"state": "running", "step": 2048}: how far the run came
+    ├── messages.jsonl         {"step": 2048, "level": "warning", "text": "..."}
     ├── metrics.jsonl          one line per record of training: {"step": 2048, "train/loss": 0.1}
     └── evaluation/{validation,test}/
 
@@ -17,18 +19,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import numpy as np
 
 from quantail.errors import DataError
 from quantail.evaluation.record import Evaluation
 from quantail.evaluation.record_file import load_evaluation
+from quantail.report.numbers import number
 from quantail.types import FloatArray, IntArray
 
 CONFIG: Final = "config.yaml"
 PROVENANCE: Final = "provenance.json"
 METRICS: Final = "metrics.jsonl"
+MESSAGES: Final = "messages.jsonl"
+STATUS: Final = "status.json"
 EVALUATION: Final = "evaluation"
 STEP: Final = "step"
 
@@ -55,6 +60,9 @@ class RunRecord:
     curves: Mapping[str, Curve]
     """By tag; empty when training left no record."""
     evaluations: Mapping[Role, Evaluation]
+    warnings: tuple[str, ...]
+    """What training said while it ran, such as a collapse of the policy."""
+    notes: tuple[str, ...]
     problems: tuple[str, ...]
     """One sentence for each thing that is missing or damaged."""
 
@@ -67,9 +75,13 @@ def read_run(folder: Path) -> RunRecord:
     """
     _check_is_run(folder)
     problems: list[str] = []
+    _read_status(folder / STATUS, problems)
     config = _read_text(folder / CONFIG, "The settings are not on record", problems)
-    provenance = _read_provenance(folder / PROVENANCE, problems)
+    provenance = _read_mapping(
+        folder / PROVENANCE, "Versions, seed and data are not on record", problems
+    )
     curves = _read_curves(folder / METRICS, problems)
+    said = _read_messages(folder / MESSAGES, problems)
     evaluations: dict[Role, Evaluation] = {}
     for role in ROLES:
         found = _read_evaluation(folder / EVALUATION / role, role, problems)
@@ -81,6 +93,8 @@ def read_run(folder: Path) -> RunRecord:
         provenance=provenance,
         curves=curves,
         evaluations=evaluations,
+        warnings=tuple(text for level, text in said if level == "warning"),
+        notes=tuple(text for level, text in said if level != "warning"),
         problems=tuple(problems),
     )
 
@@ -113,19 +127,62 @@ def _read_text(path: Path, sentence: str, problems: list[str]) -> str | None:
     return None
 
 
-def _read_provenance(path: Path, problems: list[str]) -> dict[str, Any] | None:
-    sentence = "Versions, seed and data are not on record"
+def _read_mapping(path: Path, sentence: str, problems: list[str]) -> dict[str, Any] | None:
     content = _read_text(path, sentence, problems)
     if content is None:
         return None
+    values = _parsed(content)
+    if values is None:
+        problems.append(f"{sentence}: {path.name} is damaged.")
+    return values
+
+
+def _parsed(content: str) -> dict[str, Any] | None:
+    """Return a JSON object; None when the text is none."""
     try:
         values = json.loads(content)
     except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        problems.append(f"{sentence}: {path.name} is damaged.")
         return None
-    return values
+    return values if isinstance(values, dict) else None
+
+
+def _read_status(path: Path, problems: list[str]) -> None:
+    """Say so when the run did not come to its end."""
+    status = _read_mapping(path, "How the run ended is not on record", problems)
+    if status is None or status.get("state") == "finished":
+        return
+    step = status.get("step")
+    at = f" at step {number(step, 'count')}" if _is_number(step) else ""
+    words = {
+        "running": f"The run had not ended when this report was written; last sign of life{at}.",
+        "interrupted": f"The run was interrupted{at}.",
+        "failed": f"The run failed{at}: {status.get('result', 'no reason on record')}",
+    }
+    state = str(status.get("state"))
+    problems.append(words.get(state, f"The state of the run on record is {state!r}{at}."))
+
+
+def _read_messages(path: Path, problems: list[str]) -> list[tuple[str, str]]:
+    """Return level and text of each message, each text once."""
+    if not path.exists():
+        return []
+    content = _read_text(path, "Messages of the run are missing", problems) or ""
+    rows = [_parsed(line) for line in content.splitlines()]
+    damaged = sum(row is None or not isinstance(row.get("text"), str) for row in rows)
+    if damaged:
+        problems.append(_damaged_lines(damaged, path))
+    found: dict[str, str] = {}
+    for row in rows:
+        if row is not None and isinstance(row.get("text"), str):
+            step = row.get("step")
+            at = f"At step {number(step, 'count')}: " if _is_number(step) else ""
+            found.setdefault(f"{at}{row['text']}", str(row.get("level", "warning")))
+    return [(level, text) for text, level in found.items()]
+
+
+def _damaged_lines(count: int, path: Path) -> str:
+    lines = "1 line is" if count == 1 else f"{count} lines are"
+    return f"{lines} damaged in {path.name} and left out."
 
 
 def _read_curves(path: Path, problems: list[str]) -> dict[str, Curve]:
@@ -145,8 +202,7 @@ def _read_curves(path: Path, problems: list[str]) -> dict[str, Curve]:
                 steps.append(int(row[STEP]))
                 values.append(value)
     if damaged:
-        lines = "1 line is" if damaged == 1 else f"{damaged} lines are"
-        problems.append(f"{lines} damaged in {path.name} and left out of the training curves.")
+        problems.append(_damaged_lines(damaged, path))
     if not points:
         problems.append(f"Training curves are missing: {path.name} holds no record yet.")
     return {
@@ -157,11 +213,8 @@ def _read_curves(path: Path, problems: list[str]) -> dict[str, Curve]:
 
 def _metrics_row(text: str) -> dict[str, float] | None:
     """Return the numbers of one line; None when it is damaged."""
-    try:
-        row = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(row, dict) or not _is_number(row.get(STEP)) or not math.isfinite(row[STEP]):
+    row = _parsed(text)
+    if row is None or not _is_number(row.get(STEP)) or not math.isfinite(row[STEP]):
         return None
     # JSON has no NaN: a writer may put null in its place.
     return {
@@ -171,17 +224,14 @@ def _metrics_row(text: str) -> dict[str, float] | None:
     }
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _read_evaluation(folder: Path, role: Role, problems: list[str]) -> Evaluation | None:
     if not folder.exists():
-        problems.append(
-            "The run was not tested: there is no test evaluation. It may have been stopped early."
-            if role == "test"
-            else "There is no validation evaluation."
-        )
+        if role == "test":
+            problems.append("The run was not tested: there is no test evaluation.")
         return None
     try:
         return load_evaluation(folder)

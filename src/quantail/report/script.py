@@ -9,7 +9,7 @@ from typing import Final
 DRAW: Final = """
 (() => {
   "use strict";
-  const paperWidth = 680;
+  const paperWidths = { whole: 680, half: 330 };
   const coarse = matchMedia("(pointer: coarse)").matches;
   const plots = [...document.querySelectorAll(".plot")].map((node) => ({
     node, chosen: 0, sheets: JSON.parse(document.getElementById(node.dataset.source).textContent),
@@ -26,7 +26,9 @@ DRAW: Final = """
     }
     return value;
   };
-  const draw = ({ node, chosen, sheets }, width) => {
+  const draw = ({ node, chosen, sheets }, onPaper) => {
+    const width = !onPaper ? undefined
+      : node.closest(".row") ? paperWidths.half : paperWidths.whole;
     const sheet = painted(sheets[chosen], getComputedStyle(document.documentElement));
     const layout = { ...sheet.layout, autosize: width === undefined };
     if (width !== undefined) layout.width = width;
@@ -36,7 +38,17 @@ DRAW: Final = """
       modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
     });
   };
-  const all = (width) => Promise.all(plots.map((plot) => draw(plot, width)));
+  const all = (onPaper) => Promise.all(plots.map((plot) => draw(plot, onPaper)));
+  const stretch = (onPaper) => {
+    for (const box of document.querySelectorAll(".svg-container")) {
+      const { width, height } = box.parentElement.parentElement._fullLayout;
+      box.style.aspectRatio = onPaper ? `${width} / ${height}` : "";
+      for (const drawing of box.querySelectorAll(".main-svg")) {
+        if (onPaper) drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
+        else drawing.removeAttribute("viewBox");
+      }
+    }
+  };
   for (const choice of document.querySelectorAll("select[data-plot]")) {
     const plot = plots.find(({ node }) => node.id === choice.dataset.plot);
     choice.addEventListener("change", () => {
@@ -51,11 +63,19 @@ DRAW: Final = """
       if (on) { fold.dataset.was = fold.open; fold.open = true; }
       else { fold.open = fold.dataset.was === "true"; }
     }
-    return all(on ? paperWidth : undefined);
+    all(on);
+    stretch(on);
   };
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => all());
-  all().then(() => { document.documentElement.dataset.drawn = plots.length; });
+  const drawInTurn = async () => {
+    for (const plot of plots) {
+      await draw(plot);
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+    document.documentElement.dataset.drawn = plots.length;
+  };
+  drawInTurn();
 })();
 """

@@ -100,13 +100,14 @@ a { color: var(--agent); }
 .verdict.good .label { color: var(--good); }
 .verdict.warn { background: var(--warn-soft); border-color: var(--warn); }
 .verdict.warn .label { color: var(--warn); }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: 1px;
-  background: var(--rule); border: 1px solid var(--rule); border-radius: 10px; overflow: hidden;
-  margin: 0 0 1.25rem; }
-.figures div { background: var(--card); padding: .9rem 1.1rem 1rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 1px;
+  background: var(--card); border: 1px solid var(--rule); border-radius: 10px; overflow: hidden;
+  margin: 0 0 .5rem; }
+.figures div { box-shadow: 0 0 0 1px var(--rule); padding: .9rem 1.1rem 1rem; }
 .figures dt { color: var(--muted); font-size: .85rem; }
-.figures dd { margin: 0; font-size: 1.5rem; font-weight: 620; line-height: 1.35; }
-.figures dd.range { color: var(--muted); font-size: .82rem; font-weight: 400; }
+.figures dd { margin: 0; font-size: 1.5rem; font-weight: 620; line-height: 1.35;
+  white-space: nowrap; }
+.figures dd.range { white-space: normal; color: var(--muted); font-size: .82rem; font-weight: 400; }
 .note { background: var(--warn-soft); border-left: 4px solid var(--warn); border-radius: 8px;
   padding: .8rem 1.1rem; margin: 0 0 1rem; }
 .note.calm { background: var(--calm-soft); border-color: var(--calm); }
@@ -122,20 +123,20 @@ figcaption { font-size: .9rem; max-width: 46rem; }
   gap: 0 2.5rem; }
 .small-plots { grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
 .row > * { min-width: 0; }
-.small-plots h3 { font-size: .95rem; }
+.small-plots h3 { font-size: .95rem; min-height: 2.8em; margin-top: .5rem; }
+.small-plots figure { margin-bottom: .6rem; }
 .small-plots figcaption { font-size: .8rem; }
 .plot { width: 100%; overflow: hidden; }
 .table { overflow-x: auto; margin: .6rem 0 1.2rem; -webkit-overflow-scrolling: touch; }
 table { border-collapse: collapse; font-size: .92rem; min-width: 100%; }
 th, td { text-align: right; padding: .42rem .75rem; border-bottom: 1px solid var(--grid);
   white-space: nowrap; vertical-align: baseline; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal;
-  min-width: 8.5rem; }
-td.words, th.words { text-align: left; white-space: normal; min-width: 12rem; }
-thead th { font-weight: 600; color: var(--muted); border-bottom: 1px solid var(--rule); }
+th:first-child { text-align: left; padding-left: 0; white-space: normal; min-width: 8.5rem;
+  position: sticky; left: 0; background: var(--page); }
+thead th { white-space: normal; vertical-align: bottom; font-weight: 600; color: var(--muted);
+  border-bottom: 1px solid var(--rule); }
 tbody th { font-weight: 400; }
-td .range { display: block; color: var(--muted); font-size: .82rem; }
-.agent { color: var(--agent); font-weight: 600; }
+td .range { display: block; color: var(--muted); font-size: .89em; }
 details { border-top: 1px solid var(--rule); padding: .7rem 0; }
 summary { cursor: pointer; font-weight: 600; }
 pre { background: var(--calm-soft); border-radius: 8px; padding: 1rem; overflow-x: auto;
@@ -150,7 +151,7 @@ footer { color: var(--muted); font-size: .85rem; padding-top: 2rem; padding-bott
   h2 { margin-top: 2.6rem; }
   table { font-size: .85rem; }
   th, td { padding: .4rem .5rem; }
-  th:first-child, td:first-child { min-width: 7rem; }
+  th:first-child { min-width: 6.5rem; }
 }
 @page { size: A4; margin: 14mm; }
 @media print {
@@ -160,8 +161,14 @@ footer { color: var(--muted); font-size: .85rem; padding-top: 2rem; padding-bott
   h2, h3 { break-after: avoid; }
   figure, .verdict, .figures, .note, tr { break-inside: avoid; }
   .table, pre { overflow: visible; }
+  table { font-size: 8pt; }
+  .figures dd { font-size: 1.2rem; }
+  th:first-child { background: none; }
+  .plot .svg-container { width: 100% !important; height: auto !important; }
+  .plot .main-svg { width: 100% !important; height: 100% !important; }
+  .row { grid-template-columns: 1fr 1fr; gap: 0 1.5rem; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-  th, td { padding: .3rem .4rem; }
+  th, td { padding: .3rem .3rem; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """

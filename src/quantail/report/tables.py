@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from quantail.evaluation.measures import MEASURES
 from quantail.evaluation.record import (
     Comparison,
     DelayCurve,
@@ -10,6 +11,7 @@ from quantail.evaluation.record import (
     Evaluation,
     Measures,
     Overfitting,
+    Unit,
 )
 from quantail.report.canvas import shown_label
 from quantail.report.numbers import Kind, number
@@ -17,29 +19,18 @@ from quantail.report.page import Markup, text
 from quantail.report.run_folder import Role
 from quantail.report.words import range_of, result_kind
 
-_MEASURES: Final[Mapping[str, tuple[str, Kind]]] = {
-    "total_return": ("Total return", "signed_percent"),
-    "annual_return": ("Annual return", "signed_percent"),
-    "volatility": ("Volatility, annual", "percent"),
-    "sharpe": ("Sharpe ratio", "ratio"),
-    "sortino": ("Sortino ratio", "ratio"),
-    "calmar": ("Calmar ratio", "ratio"),
-    "max_drawdown": ("Deepest drawdown", "percent"),
-    "max_drawdown_bars": ("Longest drawdown, bars", "count"),
-    "hit_rate": ("Hit rate", "percent"),
-    "profit_factor": ("Profit factor", "ratio"),
-    "turnover": ("Turnover, per year", "ratio"),
-    "exposure": ("Mean exposure", "percent"),
-    "time_in_market": ("Time in market", "percent"),
-    "costs_paid": ("Costs paid", "percent"),
-}
 _TAIL: Final[Mapping[str, str]] = {
     "var_95": "VaR 95%",
     "cvar_95": "CVaR 95%",
     "var_99": "VaR 99%",
     "cvar_99": "CVaR 99%",
 }
+_SIGNED: Final = ("total_return", "annual_return")
 _SHARES: Final = ("hit_rate", "time_in_market")
+_PER_STEP: Final = {
+    "total_return": "Sum of rewards",
+    "annual_return": "Mean reward per step",
+}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Markup]], caption: str) -> Markup:
@@ -68,44 +59,57 @@ def estimate_cell(estimate: Estimate, kind: Kind, *, with_interval: bool = True)
     return Markup(f"{text(number(estimate.value, kind))}{below}")
 
 
-def _kind(evaluation: Evaluation, name: str, kind: Kind) -> Kind:
-    in_money = kind in {"percent", "signed_percent"} and name not in _SHARES
-    return "ratio" if evaluation.unit == "reward" and in_money else kind
+def measure_kind(name: str, unit: Unit) -> Kind:
+    """Return how a measure is written; of rewards only shares of bars are percentages."""
+    match MEASURES[name].unit:
+        case "bars":
+            return "count"
+        case "ratio" | "per year":
+            return "ratio"
+        case "fraction":
+            if unit == "reward" and name not in _SHARES:
+                return "ratio"
+            return "signed_percent" if name in _SIGNED else "percent"
 
 
-def _title(evaluation: Evaluation, name: str, title: str) -> str:
-    if evaluation.unit == "return":
-        return title
-    per_step = {
-        "total_return": "Sum of rewards",
-        "annual_return": "Mean reward per step",
-        "volatility": "Volatility, per step",
-        "turnover": "Turnover, per step",
-    }
-    return per_step.get(name, title)
+def measure_title(name: str, unit: Unit) -> str:
+    """Return the name of a measure with its unit."""
+    if unit == "reward" and name in _PER_STEP:
+        return _PER_STEP[name]
+    info = MEASURES[name]
+    year = "per year" if unit == "return" else "per step"
+    suffix = {"bars": ", bars", "per year": f", {year}"}.get(info.unit, "")
+    return info.label + (f", {year}" if name == "volatility" else suffix)
+
+
+def definitions() -> str:
+    """Return what each measure means, one per line."""
+    return "\n".join(f"{info.label}: {info.meaning}" for info in MEASURES.values())
 
 
 def measures_table(evaluation: Evaluation) -> Markup:
     """Return all measures but the tail, agent first, one column per policy."""
     tracks = [track for track in evaluation.tracks if track.name in evaluation.measures]
     rows = []
-    for name, (title, kind) in _MEASURES.items():
-        shown = _kind(evaluation, name, kind)
+    for name in MEASURES:
+        if name in _TAIL:
+            continue
+        kind = measure_kind(name, evaluation.unit)
         cells = [
             estimate_cell(
                 getattr(evaluation.measures[track.name], name),
-                shown,
+                kind,
                 with_interval=track.name == "agent",
             )
             for track in tracks
         ]
-        rows.append([text(_title(evaluation, name, title)), *cells])
+        rows.append([text(measure_title(name, evaluation.unit)), *cells])
     return table(["", *map(shown_label, tracks)], rows, "Measures of the agent and the baselines")
 
 
 def tail_table(evaluation: Evaluation) -> Markup:
     """Return VaR and CVaR with intervals, one row per policy."""
-    kind = result_kind(evaluation.unit, signed=False)
+    kind = measure_kind("cvar_95", evaluation.unit)
     rows = []
     for track in evaluation.tracks:
         measures = evaluation.measures.get(track.name)
@@ -137,7 +141,7 @@ def comparison_table(evaluation: Evaluation) -> Markup:
 def _judgement(row: Comparison) -> str:
     if row.is_better:
         return "better"
-    return "worse" if row.is_worse else "no difference"
+    return "worse" if row.is_worse else "no evidence"
 
 
 def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:
@@ -167,15 +171,17 @@ def roles_table(evaluations: Mapping[Role, Evaluation]) -> Markup:
         for role, evaluation in evaluations.items()
         if "agent" in evaluation.measures
     }
-    first = next(iter(found.values()))[0]
-    rows = []
-    for name in names:
-        title, kind = _MEASURES.get(name, ("CVaR 95%, per bar", "percent"))
-        cells = [
-            estimate_cell(getattr(measures, name), _kind(evaluation, name, kind))
-            for evaluation, measures in found.values()
+    unit = next(iter(found.values()))[0].unit
+    rows = [
+        [
+            text(measure_title(name, unit)),
+            *(
+                estimate_cell(getattr(measures, name), measure_kind(name, unit))
+                for _, measures in found.values()
+            ),
         ]
-        rows.append([text(_title(first, name, title)), *cells])
+        for name in names
+    ]
     head = ["Agent", *(role.capitalize() for role in found)]
     return table(head, rows, "The agent on validation and on test")
 

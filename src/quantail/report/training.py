@@ -6,14 +6,22 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from quantail.diagnostics.schema import Metric, UpdateMetrics, declared
+from quantail.diagnostics.schema import (
+    Metric,
+    RunMetrics,
+    UpdateMetrics,
+    ValidationMetrics,
+    declared,
+)
 from quantail.report.canvas import AGENT_PEN, axis, line, sheet
 from quantail.report.numbers import number
 from quantail.report.page import Plot, Sheet
 from quantail.report.run_folder import Curve
 
 _GLANCE: Final[Mapping[str, str]] = {
+    "rollout/reward_mean": "Mean reward per step",
     "rollout/ep_rew_mean": "Mean reward of an episode",
+    "rollout/predicted_cvar": "CVaR that the critic predicts",
     "train/explained_variance": "Explained variance of the critic",
     "train/approx_kl": "Change of the policy per update (KL)",
     "train/entropy_loss": "Minus the policy's entropy",
@@ -21,6 +29,9 @@ _GLANCE: Final[Mapping[str, str]] = {
 }
 _N_GLANCE: Final = 6
 _COLUMNS: Final = 250
+_GROUPS: Final = (UpdateMetrics, RunMetrics, ValidationMetrics)
+_MAY_BE_UNDEFINED: Final = ("train/explained_variance",)
+"""NaN without being a fault: returns that do not vary have no variance to explain."""
 _ALARM_PREFIXES: Final = ("warn/", "error/", "health/")
 
 
@@ -38,7 +49,7 @@ def glance_tags(curves: Mapping[str, Curve]) -> dict[str, str]:
 
 def glance_plots(curves: Mapping[str, Curve]) -> tuple[Plot, ...]:
     """Return small figures of the curves that tell most."""
-    known = declared(UpdateMetrics)
+    known = declared(*_GROUPS)
     return tuple(
         Plot(
             name=f"glance-{'abcdef'[index]}",
@@ -59,7 +70,7 @@ def _course(curve: Curve) -> str:
 
 def all_curves(curves: Mapping[str, Curve]) -> Plot:
     """Return every recorded metric, one at a time."""
-    known = declared(UpdateMetrics)
+    known = declared(*_GROUPS)
     sheets = tuple(
         _curve_sheet(tag, curves[tag], known.get(tag), height=320) for tag in sorted(curves)
     )
@@ -132,13 +143,13 @@ def _gap_marks(curve: Curve) -> list[Any]:
 
 
 def alarms(curves: Mapping[str, Curve]) -> tuple[str, ...]:
-    """Return one sentence for each warning metric that was ever raised, and for each NaN."""
-    known = declared(UpdateMetrics)
+    """Return one sentence for each warning metric ever raised, and each loss not finite."""
+    known = declared(*_GROUPS)
     found = []
     for tag in sorted(curves):
         curve = curves[tag]
         broken = ~np.isfinite(curve.values)
-        if broken.any():
+        if broken.any() and tag.startswith("train/") and tag not in _MAY_BE_UNDEFINED:
             found.append(
                 f"{tag} was not a finite number in {_times(broken)}, first at step "
                 f"{number(int(curve.steps[broken][0]), 'count')}."
