@@ -1,34 +1,63 @@
 """One update: what a rollout teaches, from targets to gradient steps.
 
 The whole algorithm is :func:`update`; everything it calls is a pure function of what it is given,
-except the optimizer step and the two moves of statistics that belong to the policy (value scale,
+except the optimizer steps and the two moves of statistics that belong to the policy (value scale,
 observation scale), which happen once per cycle, here.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.optim import Optimizer
 
 from quantail.config import LearnerConfig
-from quantail.diagnostics.value_quality import explained_variance
-from quantail.flow import Coefficients, LossTerms, Minibatch, Rollout, StepInfo, UpdateResult
-from quantail.losses.average import average_terms
-from quantail.losses.kl import analytic_kl
-from quantail.losses.policy import log_ratio, policy_loss, ratio_info
-from quantail.losses.total import LossWeights, total_loss
-from quantail.losses.value_clip import value_loss
+from quantail.control import (
+    Cycle,
+    after_cycle,
+    coefficients_now,
+    count_acting,
+    count_learning,
+    kl_of,
+)
+from quantail.diagnostics.drift import drift, moments
+from quantail.diagnostics.value_quality import explained_variance, grouped_explained_variance
+from quantail.flow import Coefficients, Rollout, Targets, UpdateResult
+from quantail.gradient import StopRule
+from quantail.gradient import gradient_step as gradient_step
+from quantail.gradient import loss_terms as loss_terms
+from quantail.losses.imitation import Cloning
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.observations import map_observation
-from quantail.optim.accumulation import accumulate
-from quantail.optim.gradients import clip_gradients, gradient_norm
-from quantail.rollout.sequences import chunk_length, microbatches, minibatches
-from quantail.rollout.states import chunk_states
+from quantail.optim.groups import set_learning_rates
+from quantail.optim.guard import NonFiniteError
+from quantail.optim.kl_control import epochs_now, judge
+from quantail.optim.safety import Snapshot
+from quantail.rollout.demonstrations import (
+    DemonstrationRows,
+    Demonstrations,
+    draw_chunks,
+    replayed_states,
+)
+from quantail.rollout.sequences import chunk_length, minibatches
+from quantail.rollout.states import chunk_states, replayed_values
 from quantail.state import TrainState
 from quantail.targets.compute import compute_targets
 from quantail.targets.twin import twin_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What an update may be given besides."""
+
+    demonstrations: Demonstrations | None = None
+    groups: Sequence[Sequence[str]] | None = None
+    """[T][N]: the group of each row, for explained variance by group."""
+    healthy: Snapshot | None = None
+    """Weights to go back to when too much is not finite."""
 
 
 def update(
@@ -39,128 +68,154 @@ def update(
     now: Coefficients,
     state: TrainState,
     generator: Generator,
+    extras: Extras = Extras(),  # noqa: B008 - frozen
 ) -> tuple[UpdateResult, TrainState]:
     """Learn from one rollout.
 
     Args:
         policy: Changed in place.
-        optimizer: Of the policy's parameters; its learning rate is set here and nowhere else.
+        optimizer: Of the policy's parameters; its learning rates are set here and nowhere else.
         rollout: As acted by this policy with these weights.
         settings: How to learn.
-        now: The scheduled numbers of this cycle.
+        now: The numbers of this cycle as given; schedules and controllers change them.
         state: Where training stands.
         generator: Draws target atoms and the order of minibatches.
+        extras: Demonstrations and the like.
 
     Returns:
         What happened, and where training stands now.
+
+    Raises:
+        NonFiniteError: Too much was not finite in a row.
     """
-    for group in optimizer.param_groups:
-        group["lr"] = now.learning_rate
+    now, entropy = coefficients_now(settings, now, state)
+    set_learning_rates(optimizer, now.learning_rate, now.critic_learning_rate)
+    counted = count_acting(settings.guard, state, rollout)
     targets = compute_targets(rollout, settings.targets, policy.config.twin, generator)
     policy.update_scale(
         targets.atoms.flatten(0, 1), targets.atom_weights, rollout.weights.flatten()
     )
-    length = chunk_length(
-        settings.n_steps,
-        settings.batch_size,
-        settings.chunk_length,
-        policy.config.core.kind != "none",
+    cycle = run_epochs(
+        policy, optimizer, rollout, targets, settings, now, counted, generator, extras
     )
-    steps: list[StepInfo] = []
-    stopped, epochs = False, 0
-    while epochs < settings.n_epochs and not stopped:
-        epochs += 1
-        states = chunk_states(policy, rollout, length, settings.refresh_states, settings.burn_in)
-        for batch in minibatches(rollout, targets, states, length, settings.batch_size, generator):
-            steps.append(gradient_step(policy, optimizer, batch, settings, now))
-            stopped = steps[-1].kl_stop
-            if stopped:
-                break
-    policy.update_normalizer(map_observation(rollout.observations, lambda x: x.flatten(0, 1)))
-    values = twin_mean(rollout.values, policy.config.twin)
+    twin = policy.config.twin
+    early = explained_variance(twin_mean(rollout.values, twin), targets.returns, rollout.weights)
+    late, grouped = None, {}
+    if settings.explained_variance.after_update:
+        values = twin_mean(replayed_values(policy, rollout), twin)
+        late = explained_variance(values, targets.returns, rollout.weights)
+        if extras.groups is not None:
+            rows = (values, targets.returns, rollout.weights)
+            grouped = grouped_explained_variance(*rows, extras.groups)
+    before = moments(_normalizer_state(policy))
+    _update_normalizer(policy, rollout)
+    moved = drift(before, moments(_normalizer_state(policy)))
+    judged = early if late is None else late
+    advanced, control = after_cycle(settings, now, entropy, state, cycle, rollout, judged, moved)
     result = UpdateResult(
         coefficients=now,
         advantages=targets.info,
-        steps=tuple(steps),
-        explained_variance=explained_variance(values, targets.returns, rollout.weights),
-        epochs=epochs,
-        stopped_early=stopped,
-    )
-    advanced = replace(
-        state,
-        env_steps=state.env_steps + rollout.rewards.numel(),
-        updates=state.updates + 1,
+        steps=tuple(cycle.steps),
+        explained_variance=early,
+        explained_variance_after=late,
+        explained_variance_grouped=grouped,
+        control=control,
+        epochs=cycle.epochs,
+        stopped_early=cycle.stopped,
     )
     return result, advanced
 
 
-def gradient_step(
+def run_epochs(
     policy: ActorCritic,
     optimizer: Optimizer,
-    batch: Minibatch,
+    rollout: Rollout,
+    targets: Targets,
     settings: LearnerConfig,
     now: Coefficients,
-) -> StepInfo:
-    """Take one optimizer step on a minibatch, unless it says that the policy has moved too far."""
-    terms: list[LossTerms] = []
-    shares: list[float] = []
+    state: TrainState,
+    generator: Generator,
+    extras: Extras,
+) -> Cycle:
+    """Go over the rollout several times, until the epochs or a controller end it."""
+    n_epochs = epochs_now(settings.kl_control, state.kl, settings.n_epochs)
+    has_memory = policy.config.core.kind != "none"
+    length = chunk_length(settings.n_steps, settings.batch_size, settings.chunk_length, has_memory)
+    per_epoch = math.ceil(rollout.rewards.numel() / settings.batch_size)
+    draw = _demonstrated(policy, settings, length, generator, extras.demonstrations)
+    cycle = Cycle(epochs_planned=n_epochs, guard=state.guard)
+    while cycle.epochs < n_epochs:
+        cycle = cycle.begin_epoch()
+        states = chunk_states(policy, rollout, length, settings.refresh_states, settings.burn_in)
+        batches = minibatches(rollout, targets, states, length, settings.batch_size, generator)
+        for index, batch in enumerate(batches, start=1):
+            step = gradient_step(
+                policy,
+                optimizer,
+                batch,
+                settings,
+                now,
+                actor=not cycle.stopped,
+                stop=_stop_rule(settings, now, cycle, per_epoch if index == per_epoch else 0),
+                shown=draw(),
+            )
+            counted, problem = count_learning(settings.guard, state, cycle, step)
+            kl = kl_of(settings.kl_control, step.losses.ratio)
+            cycle = cycle.with_step(step, counted, kl)
+            if problem is not None:
+                return _back_to_health(policy, optimizer, settings, cycle, extras, problem)
+            if cycle.stopped and not settings.critics_go_on:
+                return cycle
+    return cycle
 
-    def losses() -> Iterator[tuple[Tensor, float]]:
-        for micro in microbatches(batch, settings.microbatch_size):
-            shares.append(float(micro.weights.sum()))
-            terms.append(loss_terms(policy, micro, settings, now))
-            yield terms[-1].total, shares[-1]
 
-    gradient = accumulate(dict(policy.named_parameters()), losses())
-    pairs = zip(terms, shares, gradient.used, strict=True)
-    used = [(term, share) for term, share, is_used in pairs if is_used]
-    averaged = average_terms(*zip(*(used or [(terms[0], 1.0)]), strict=True))
-    critic_norms = tuple(gradient_norm(critic.parameters()) for critic in policy.critics)
-    clipped = clip_gradients(policy.parameters(), settings.max_grad_norm)
-    kl_stop = settings.target_kl is not None and bool(
-        averaged.ratio.approx_kl > 1.5 * settings.target_kl
-    )
-    taken = gradient.weight > 0 and not kl_stop
-    if taken:
-        optimizer.step()
-    return StepInfo(
-        losses=averaged,
-        weight=gradient.weight,
-        grad_norm=clipped.before,
-        grad_norm_clipped=clipped.after,
-        critic_grad_norms=critic_norms,
-        skipped=gradient.non_finite,
-        first_bad=gradient.first_bad,
-        taken=taken,
-        kl_stop=kl_stop,
-    )
+def _stop_rule(
+    settings: LearnerConfig, now: Coefficients, cycle: Cycle, epoch: int
+) -> StopRule | None:
+    control, target = settings.kl_control, now.kl_target
+    if control is None or target is None:
+        return None
+    seen = cycle.divergences
+    return lambda ratio: judge(control.stop, target, (*seen, kl_of(control, ratio)), epoch)
 
 
-def loss_terms(
-    policy: ActorCritic, batch: Minibatch, settings: LearnerConfig, now: Coefficients
-) -> LossTerms:
-    """Return the loss of a micro-batch, from one forward pass over its chunks."""
-    output = policy(batch.observations, batch.state, batch.episode_starts, batch.action_masks)
-    log_probs = output.actions.log_prob(batch.actions)
-    policy_rows = policy_loss(
-        log_probs, batch.log_probs, batch.advantages, now.clip_range, settings.dual_clip
-    )
-    value_rows = tuple(
-        value_loss(new, old, batch.atoms, batch.atom_weights, settings.value_clip).rows
-        for new, old in zip(output.values, batch.values, strict=True)
-    )
-    with torch.no_grad():
-        ratio = ratio_info(
-            log_ratio(log_probs, batch.log_probs),
-            analytic_kl(batch.policy, output.actions),
-            batch.weights,
-            now.clip_range,
-        )
-    return total_loss(
-        policy_rows,
-        output.actions.entropy(),
-        value_rows,
-        batch.weights,
-        coefficients=LossWeights(entropy=now.entropy, value=now.value),
-        ratio=ratio,
-    )
+def _demonstrated(
+    policy: ActorCritic,
+    settings: LearnerConfig,
+    length: int,
+    generator: Generator,
+    demos: Demonstrations | None,
+) -> Callable[[], DemonstrationRows | None]:
+    """Return what draws the demonstrations of one step."""
+    if demos is None or not isinstance(settings.imitation, Cloning):
+        return lambda: None
+    size = settings.imitation.batch_size
+    states = replayed_states(policy, demos, length)
+    return lambda: draw_chunks(demos, states, length, size, generator)
+
+
+def _back_to_health(
+    policy: ActorCritic,
+    optimizer: Optimizer,
+    settings: LearnerConfig,
+    cycle: Cycle,
+    extras: Extras,
+    problem: Mapping[str, Any],
+) -> Cycle:
+    """Put the last healthy weights back and end the cycle, or stop the run."""
+    if extras.healthy is None or cycle.guard.rollbacks >= settings.guard.rollbacks:
+        raise NonFiniteError(problem)
+    extras.healthy.put_back(policy, optimizer)
+    guard = replace(cycle.guard, rollbacks=cycle.guard.rollbacks + 1, learning_row=0)
+    return replace(cycle, guard=guard, rolled_back=True)
+
+
+def _update_normalizer(policy: ActorCritic, rollout: Rollout) -> None:
+    """Take in the observations of the rollout, without those that stand in for bad ones."""
+    faults = rollout.faults
+    kept = ~torch.zeros_like(rollout.terminated) if faults is None else ~faults.rows
+    policy.update_normalizer(map_observation(rollout.observations, lambda part: part[kept]))
+
+
+def _normalizer_state(policy: ActorCritic) -> dict[str, Tensor] | None:
+    return None if policy.normalizer is None else policy.normalizer.state_dict()

@@ -21,6 +21,7 @@ from quantail.config_class import config
 from quantail.errors import ConfigError
 from quantail.flow import CoreState, Observation, PolicyOutput, PolicyState, ValueDistribution
 from quantail.nets.actors import Actor, ActorConfig, build_actor
+from quantail.nets.budget import N_BUDGET_INPUTS, BudgetConfig, BudgetInputs
 from quantail.nets.cores import Core, CoreConfig, LstmConfig, NoCoreConfig
 from quantail.nets.critics import CriticConfig, CriticHead, QuantileCritic
 from quantail.nets.encoder import Encoder, ExtractorFactory, FlattenExtractor
@@ -63,6 +64,8 @@ class PolicyConfig:
     """Bring Box observations to mean 0 and deviation 1, by statistics updated between rollouts."""
     observation_clip: Annotated[float, Gt(0)] = 10.0
     """Normalized observations are held within this many deviations."""
+    budget: BudgetConfig | None = None
+    """With tail risk, encoders are followed by what the policy sees of its budget."""
 
     def check(self) -> None:
         """Refuse settings that would have no effect."""
@@ -131,8 +134,11 @@ class ActorCritic(nn.Module):
             if config.normalize_observations
             else None
         )
+        self.budget = None if config.budget is None else BudgetInputs(config.budget)
         self.actor_encoder = self._encoder(make)
         features = self.actor_encoder.output_size
+        if self.budget is not None:
+            features += N_BUDGET_INPUTS
         self.actor_core: Core = config.core.build(features)
         # None stands for the actor's own.
         self.critic_encoder: Encoder | None = None
@@ -166,6 +172,7 @@ class ActorCritic(nn.Module):
         state: PolicyState,
         starts: Tensor,
         action_masks: Tensor | None = None,
+        budget_inputs: Tensor | None = None,
     ) -> PolicyOutput:
         """Read a sequence.
 
@@ -174,13 +181,15 @@ class ActorCritic(nn.Module):
             state: Before the first row.
             starts: [L, M] bool, the row is the first of its episode.
             action_masks: [L, M, choices] bool, for spaces of choices.
+            budget_inputs: [L, M, K], from ``self.budget``; needed if and only if there is one.
 
         Returns:
             Laws with rows [L, M] and the state after the last row.
         """
+        assert (budget_inputs is None) == (self.budget is None), "a budget must be seen or not be"
         rows = map_observation(observations, lambda part: part.flatten(0, 1))
         inputs = self._inputs(rows)
-        features = self.actor_encoder(inputs).view(*starts.shape, -1)
+        features = _beside(self.actor_encoder(inputs).view(*starts.shape, -1), budget_inputs)
         latent, actor_state = self.actor_core(features, state.actor, starts)
         actions = self.actor(self.actor_mlp(latent), action_masks)
         critic_state: CoreState = ()
@@ -189,6 +198,7 @@ class ActorCritic(nn.Module):
         else:
             if self.critic_encoder is not None:
                 features = self.critic_encoder(inputs).view(*starts.shape, -1)
+                features = _beside(features, budget_inputs)
             latent, critic_state = self.critic_core(features, state.critic, starts)
         values = tuple(critic(latent) for critic in self.critics)
         return PolicyOutput(actions, values, PolicyState(actor_state, critic_state))
@@ -199,6 +209,7 @@ class ActorCritic(nn.Module):
         state: PolicyState,
         starts: Tensor,
         action_masks: Tensor | None = None,
+        budget_inputs: Tensor | None = None,
     ) -> PolicyOutput:
         """Read one observation of each environment: :meth:`forward` with L = 1 and rows [N]."""
         masks = None if action_masks is None else action_masks.unsqueeze(0)
@@ -207,6 +218,7 @@ class ActorCritic(nn.Module):
             state,
             starts.unsqueeze(0),
             masks,
+            None if budget_inputs is None else budget_inputs.unsqueeze(0),
         )
         values = tuple(law.rows(0) for law in output.values)
         return PolicyOutput(output.actions.rows(0), values, output.state)
@@ -260,6 +272,10 @@ class ActorCritic(nn.Module):
 
     def _critics(self) -> Iterator[Critic]:
         return (cast(Critic, critic) for critic in self.critics)
+
+
+def _beside(features: Tensor, budget_inputs: Tensor | None) -> Tensor:
+    return features if budget_inputs is None else torch.cat([features, budget_inputs], dim=-1)
 
 
 def _plain_init(*modules: nn.Module) -> None:

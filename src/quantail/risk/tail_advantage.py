@@ -85,8 +85,8 @@ def tail_errors(
     after = next_budget(budgets, rewards, gamma)
     low = shortfall(budgets, atoms, weights) - gamma * shortfall(after, following, weights)
     mean = rewards.double() + gamma * (following @ weights) - atoms @ weights
-    high = mean + shortfall(-budgets, -atoms, weights) - gamma * shortfall(
-        -after, -following, weights
+    high = (
+        mean + shortfall(-budgets, -atoms, weights) - gamma * shortfall(-after, -following, weights)
     )
     # Both are the same number; each is exact where the other loses digits.
     return torch.where(budgets > 0, high, low) / alpha

@@ -1,6 +1,7 @@
 """Acting: T steps of N environments with one policy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Generator, Tensor
 from quantail.errors import DataError
 from quantail.flow import (
     ActionDistribution,
+    BudgetCarry,
+    BudgetRows,
     EpisodeInfo,
     Observation,
     PolicyOutput,
@@ -20,6 +23,7 @@ from quantail.flow import (
     ValueDistribution,
 )
 from quantail.nets.actor_critic import ActorCritic
+from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
 from quantail.rollout.environment import EnvStep, ObservationArray, VectorEnvironment
 from quantail.rollout.sequences import select_environments, stack_states
 
@@ -45,6 +49,8 @@ def start(
     observations: ObservationArray,
     action_masks: NDArray[np.bool_] | None,
     n_envs: int,
+    targets: TargetDraw | None = None,
+    generator: Generator | None = None,
 ) -> RolloutCarry:
     """Return what the first rollout starts from, given what the reset environments said."""
     return RolloutCarry(
@@ -54,6 +60,7 @@ def start(
         returns=torch.zeros(n_envs),
         lengths=torch.zeros(n_envs, dtype=torch.int64),
         action_masks=None if action_masks is None else torch.as_tensor(action_masks),
+        budget=None if targets is None else start_budgets(n_envs, targets, generator),
     )
 
 
@@ -67,6 +74,7 @@ def collect(
     generator: Generator | None = None,
     on_step: OnStep | None = None,
     draw: Draw | None = None,
+    targets: TargetDraw | None = None,
 ) -> tuple[Rollout, RolloutCarry]:
     """Act for ``n_steps`` steps.
 
@@ -83,6 +91,7 @@ def collect(
         generator: Draws the actions; None takes torch's global one.
         on_step: See :data:`OnStep`.
         draw: How to draw actions; None draws each by itself, with ``generator``.
+        targets: From which budgets new episodes start; needed if and only if the policy has one.
 
     Returns:
         The rollout, and the carry for the next one.
@@ -97,18 +106,25 @@ def collect(
     for t in range(n_steps):
         if t % chunk_length == 0:
             chunk_states.append(carry.state)
+        inputs = _budget_inputs(policy, carry.budget)
         output = policy.step(
-            carry.observation, carry.state, carry.episode_starts, carry.action_masks
+            carry.observation, carry.state, carry.episode_starts, carry.action_masks, inputs
         )
         raw = output.actions.sample(generator) if draw is None else draw(t, output.actions)
         step = env.step(output.actions.to_env(raw).cpu().numpy())
+        after = _budget_after(policy, carry.budget, step)
         if step.truncated.any():
-            final_values.append(_final_values(policy, output.state, step))
-        rows.append(_Row(carry, output, raw, step))
+            final_values.append(_final_values(policy, output.state, step, after))
+        rows.append(_Row(carry, output, raw, step, inputs, after))
         carry = _advance(carry, output, step)
+        if after is not None and targets is not None:
+            carry = replace(carry, budget=renewed(after, carry.episode_starts, targets, generator))
         if on_step is not None and not on_step(t, output, raw, step):
             raise StoppedError(carry)
-    last = policy.step(carry.observation, carry.state, carry.episode_starts, carry.action_masks)
+    inputs = _budget_inputs(policy, carry.budget)
+    last = policy.step(
+        carry.observation, carry.state, carry.episode_starts, carry.action_masks, inputs
+    )
     return _assemble(rows, chunk_states, final_values, last.values), carry
 
 
@@ -119,6 +135,25 @@ class _Row(NamedTuple):
     output: PolicyOutput
     raw: Tensor
     step: EnvStep
+    budget_inputs: Tensor | None
+    after: BudgetCarry | None
+    """Budgets after the step, before new episodes begin."""
+
+
+def _budget_inputs(policy: ActorCritic, carry: BudgetCarry | None) -> Tensor | None:
+    assert (carry is None) == (policy.budget is None), "a policy and its carry share the budget"
+    if carry is None or policy.budget is None:
+        return None
+    inputs: Tensor = policy.budget(carry.budget)
+    return inputs
+
+
+def _budget_after(
+    policy: ActorCritic, carry: BudgetCarry | None, step: EnvStep
+) -> BudgetCarry | None:
+    if carry is None or policy.budget is None:
+        return None
+    return after_step(carry, torch.as_tensor(step.rewards), policy.budget.config.discount)
 
 
 def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> RolloutCarry:
@@ -133,11 +168,12 @@ def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> Rollou
         + torch.as_tensor(step.rewards),
         lengths=torch.where(carry.episode_starts, 0, carry.lengths) + 1,
         action_masks=None if step.action_masks is None else torch.as_tensor(step.action_masks),
+        budget=carry.budget,
     )
 
 
 def _final_values(
-    policy: ActorCritic, after: PolicyState, step: EnvStep
+    policy: ActorCritic, after: PolicyState, step: EnvStep, budgets: BudgetCarry | None
 ) -> tuple[ValueDistribution, ...]:
     """Value the final observations of truncated environments, from the state after their row."""
     envs = torch.as_tensor(np.flatnonzero(step.truncated))
@@ -149,7 +185,9 @@ def _final_values(
         )
     continues = torch.zeros(len(envs), dtype=torch.bool)
     state = select_environments(after, envs)
-    return policy.step(to_tensor(step.final_observations), state, continues, None).values
+    inputs = _budget_inputs(policy, budgets)
+    seen = None if inputs is None else inputs[envs]
+    return policy.step(to_tensor(step.final_observations), state, continues, None, seen).values
 
 
 def _assemble(
@@ -187,6 +225,22 @@ def _assemble(
         action_masks=torch.stack(masks) if masks else None,
         chunk_states=stack_states(chunk_states),
         episodes=_ended_episodes(rows),
+        budget=_budget_rows(rows),
+    )
+
+
+def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
+    before = [row.before.budget for row in rows if row.before.budget is not None]
+    inputs = [row.budget_inputs for row in rows if row.budget_inputs is not None]
+    if not before:
+        return None
+    ended = [torch.as_tensor(row.step.terminated | row.step.truncated) for row in rows]
+    pairs = [(row.after, end) for row, end in zip(rows, ended, strict=True) if row.after]
+    return BudgetRows(
+        budgets=torch.stack([carry.budget for carry in before]),
+        inputs=torch.stack(inputs),
+        ended_returns=torch.cat([after.returns[end] for after, end in pairs]),
+        ended_explored=torch.cat([after.explored[end] for after, end in pairs]),
     )
 
 

@@ -95,6 +95,7 @@ def gather(
         advantages=targets.advantages[rows],
         atoms=targets.atoms[rows],
         atom_weights=targets.atom_weights,
+        budget_inputs=None if rollout.budget is None else rollout.budget.inputs[rows],
     )
 
 
@@ -118,6 +119,7 @@ def microbatches(batch: Minibatch, size: int | None) -> Iterator[Minibatch]:
             advantages=batch.advantages[rows],
             atoms=batch.atoms[rows],
             atom_weights=batch.atom_weights,
+            budget_inputs=None if batch.budget_inputs is None else batch.budget_inputs[rows],
         )
 
 

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
-from quantail.flow import CoreState, PolicyState, Rollout
+from quantail.flow import CoreState, PolicyOutput, PolicyState, Rollout, ValueDistribution
 from quantail.nets.actor_critic import ActorCritic
 from quantail.rollout.sequences import observation_rows, stack_states
+
+_ROWS_AT_ONCE = 4096
 
 
 @torch.no_grad()
@@ -19,7 +21,7 @@ def refreshed_states(policy: ActorCritic, rollout: Rollout, length: int) -> Poli
     state = _at(rollout.chunk_states, 0)
     states = [state]
     for first in range(0, rollout.rewards.shape[0] - length, length):
-        state = _replay(policy, rollout, slice(first, first + length), state)
+        state = _replay(policy, rollout, slice(first, first + length), state).state
         states.append(state)
     return stack_states(states)
 
@@ -36,7 +38,7 @@ def warmed_states(policy: ActorCritic, rollout: Rollout, length: int, burn_in: i
     for chunk in range(1, rollout.rewards.shape[0] // length):
         origin = max(0, chunk * length - burn_in) // length
         rows = slice(origin * length, chunk * length)
-        states.append(_replay(policy, rollout, rows, _at(stored, origin)))
+        states.append(_replay(policy, rollout, rows, _at(stored, origin)).state)
     return stack_states(states)
 
 
@@ -53,10 +55,27 @@ def chunk_states(
     return rollout.chunk_states
 
 
-def _replay(policy: ActorCritic, rollout: Rollout, rows: slice, state: PolicyState) -> PolicyState:
+@torch.no_grad()
+def replayed_values(policy: ActorCritic, rollout: Rollout) -> tuple[ValueDistribution, ...]:
+    """Replay the rollout with the current weights; return what each critic says, rows [T, N].
+
+    Rows are read in parts, so that memory stays bounded.
+    """
+    n_steps, n_envs = rollout.rewards.shape
+    size = max(1, _ROWS_AT_ONCE // n_envs)
+    state, found = _at(rollout.chunk_states, 0), []
+    for first in range(0, n_steps, size):
+        output = _replay(policy, rollout, slice(first, min(first + size, n_steps)), state)
+        state = output.state
+        found.append(output.values)
+    return tuple(type(laws[0]).join(laws) for laws in zip(*found, strict=True))
+
+
+def _replay(policy: ActorCritic, rollout: Rollout, rows: slice, state: PolicyState) -> PolicyOutput:
     masks: Tensor | None = None if rollout.action_masks is None else rollout.action_masks[rows]
     observations = observation_rows(rollout.observations, rows)
-    return policy.forward(observations, state, rollout.episode_starts[rows], masks).state
+    seen = None if rollout.budget is None else rollout.budget.inputs[rows]
+    return policy.forward(observations, state, rollout.episode_starts[rows], masks, seen)
 
 
 def _at(states: PolicyState, chunk: int) -> PolicyState:

@@ -1,14 +1,16 @@
 """From a rollout to what policy and critics learn toward."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Gt, Le
-from torch import Generator
+from torch import Generator, Tensor
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
-from quantail.flow import Rollout, Targets
+from quantail.flow import Rollout, TailTargets, Targets
+from quantail.risk.tail_advantage import tail_errors
 from quantail.targets.advantages import gae, lambda_returns, next_values
 from quantail.targets.distributions import sr_lambda
 from quantail.targets.normalize import normalize_advantages
@@ -41,8 +43,22 @@ class TargetConfig:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class TailObjective:
+    """How much the tail counts in this cycle: A = (A_mean + weight A_tail) / (1 + weight)."""
+
+    alpha: float
+    """The tail is the worst share α."""
+    weight: float
+    """λ, at least 0."""
+
+
 def compute_targets(
-    rollout: Rollout, settings: TargetConfig, twin: Twin, generator: Generator
+    rollout: Rollout,
+    settings: TargetConfig,
+    twin: Twin,
+    generator: Generator,
+    objective: TailObjective | None = None,
 ) -> Targets:
     """Return advantages, scalar returns and target atoms for every row.
 
@@ -51,6 +67,7 @@ def compute_targets(
         settings: Discount and kind of target.
         twin: How the critics are combined.
         generator: Draws the atoms.
+        objective: What the tail counts beside the mean; None leaves it out.
 
     Raises:
         ConfigError: Atoms are asked of a critic that knows no law.
@@ -67,22 +84,29 @@ def compute_targets(
     advantages = gae(rollout.rewards, values, following, *ends, gamma=gamma, lam=lam)
     returns = lambda_returns(rollout.rewards, following, *ends, gamma=gamma, lam=lam)
 
-    law, weights = twin_atoms(rollout.values, twin, generator)
-    knows_law = weights.numel() > 1
+    law, law_weights = twin_atoms(rollout.values, twin, generator)
+    knows_law = law_weights.numel() > 1
     if settings.critic_target == "sr_lambda" and not knows_law:
         raise ConfigError(
             "critic_target 'sr_lambda' needs a critic that learns a law; the critic is scalar. "
             "Use critic_target='scalar' or another critic"
         )
-    if settings.critic_target == "scalar" or not knows_law:
-        atoms, weights = returns.unsqueeze(-1), torch.ones(1)
-    else:
+    is_scalar = settings.critic_target == "scalar" or not knows_law
+    atoms, weights = returns.unsqueeze(-1), torch.ones(1)
+    tail: TailTargets | None = None
+    if not is_scalar or objective is not None:
         last, _ = twin_atoms(rollout.last_values, twin, generator)
         cut, _ = twin_atoms(rollout.truncated_values, twin, generator)
         next_atoms = next_values(law, last, rollout.truncated, cut)
-        atoms = sr_lambda(
-            rollout.rewards, next_atoms, *ends, gamma=gamma, lam=lam, generator=generator
-        )
+        if not is_scalar:
+            weights = law_weights
+            atoms = sr_lambda(
+                rollout.rewards, next_atoms, *ends, gamma=gamma, lam=lam, generator=generator
+            )
+        if objective is not None:
+            tail = tail_targets(rollout, settings, objective.alpha, law, next_atoms, law_weights)
+            mixed = advantages.double() + objective.weight * tail.advantages
+            advantages = (mixed / (1 + objective.weight)).to(advantages.dtype)
 
     normalized, info = normalize_advantages(
         advantages, rollout.weights, settings.normalize_advantage_per_env
@@ -93,4 +117,45 @@ def compute_targets(
         atoms=atoms,
         atom_weights=weights,
         info=info,
+        tail=tail,
+    )
+
+
+def tail_targets(
+    rollout: Rollout,
+    settings: TargetConfig,
+    alpha: float,
+    atoms: Tensor,
+    next_atoms: Tensor,
+    weights: Tensor,
+) -> TailTargets:
+    """Return the advantages of the risk value, Σ_k (γλ)^k δ_{t+k}.
+
+    Args:
+        rollout: As acted, with its budgets.
+        settings: Discount.
+        alpha: α.
+        atoms: [T, N, M], of the law at each row.
+        next_atoms: [T, N, M], of what followed.
+        weights: [M], of the atoms.
+    """
+    assert rollout.budget is not None, "a rollout for a tail objective carries its budgets"
+    budgets, terminated = rollout.budget.budgets, rollout.terminated
+    errors = tail_errors(
+        rollout.rewards,
+        budgets,
+        atoms.cpu(),
+        next_atoms.cpu(),
+        weights.cpu(),
+        terminated,
+        alpha=alpha,
+        gamma=settings.gamma,
+    )
+    nothing = torch.zeros_like(errors)
+    ends = (terminated, rollout.truncated)
+    gamma, lam = settings.gamma, settings.gae_lambda
+    is_open = (budgets > atoms.amin(-1)) & (budgets < atoms.amax(-1))
+    return TailTargets(
+        advantages=gae(errors, nothing, nothing, *ends, gamma=gamma, lam=lam),
+        tail_share=is_open.double().mean(),
     )

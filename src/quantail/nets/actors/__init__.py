@@ -1,7 +1,7 @@
 """Actors: heads for every action space, and the laws they return."""
 
 from quantail.nets.actors.discrete import Categorical, MultiCategorical
-from quantail.nets.actors.gaussian import DiagonalGaussian, SquashedGaussian
+from quantail.nets.actors.gaussian import DiagonalGaussian, SquashedGaussian, base_entropy
 from quantail.nets.actors.heads import Actor, ActorConfig, StateNoiseActor, build_actor
 from quantail.nets.actors.state_noise import (
     SquashedStateGaussian,
@@ -21,6 +21,7 @@ __all__ = [
     "StateGaussian",
     "StateNoise",
     "StateNoiseActor",
+    "base_entropy",
     "build_actor",
     "explored",
 ]

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
+from quantail.laws import ActionDistribution
 from quantail.nets.rows import RowLaw
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -108,6 +109,17 @@ class SquashedGaussian(DiagonalGaussian):
         nodes, weights = _hermite(self.location.dtype, self.location.device)
         u = self.location.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * nodes
         return DiagonalGaussian.entropy(self) + (log_slope(u) @ weights).sum(-1)
+
+
+def base_entropy(law: ActionDistribution) -> Tensor:
+    """Return the entropy of each row before any squashing, [...].
+
+    Squashing adds a term that follows the location; without it only the spread counts, so a policy
+    that moves its actions without narrowing them shows a flat line.
+    """
+    if isinstance(law, DiagonalGaussian):
+        return DiagonalGaussian.entropy(law)
+    return law.entropy()
 
 
 def log_slope(u: Tensor) -> Tensor:

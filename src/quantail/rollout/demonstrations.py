@@ -1,0 +1,178 @@
+"""Recorded behavior to learn from: observations, the actions taken, and where episodes start."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from quantail.config_class import config
+from quantail.errors import DataError
+from quantail.flow import ActionDistribution, Observation, PolicyState
+from quantail.nets.actor_critic import ActorCritic
+from quantail.nets.actors import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
+from quantail.rollout.collect import to_tensor
+from quantail.rollout.environment import ObservationArray, VectorEnvironment
+from quantail.rollout.sequences import chunk_rows, observation_rows, stack_states
+
+# A squashed policy never quite reaches the bounds of its box; atanh of 1 is infinite.
+_REACHED: Final = 0.999
+
+Rule = Callable[[ObservationArray], NDArray[Any]]
+"""Observations [N, ...] to actions [N, ...] of the environment."""
+
+
+@config
+class Demonstrations:
+    """T steps of N recorded streams, in the environment's own terms."""
+
+    observations: Observation
+    """[T, N, ...]"""
+    actions: Tensor
+    """[T, N, ...], as given to the environment."""
+    episode_starts: Tensor
+    """[T, N] bool."""
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together, and numbers that are not finite."""
+        named = {"actions": self.actions, "episode_starts": self.episode_starts}
+        parts = (
+            self.observations if isinstance(self.observations, dict) else {"": self.observations}
+        )
+        named |= {f"observations{key and f'[{key!r}]'}": part for key, part in parts.items()}
+        rows = tuple(self.episode_starts.shape)
+        if len(rows) != 2 or not all(rows):
+            raise DataError(f"episode_starts must have the shape [T, N], none empty; was {rows}")
+        for name, tensor in named.items():
+            if tuple(tensor.shape[:2]) != rows:
+                raise DataError(
+                    f"{name} must start with the axes {rows} of episode_starts; was "
+                    f"{tuple(tensor.shape)}"
+                )
+            if not bool(torch.isfinite(tensor).all()):
+                raise DataError(f"{name} of a demonstration must be finite; some numbers are not")
+        if not bool(self.episode_starts[0].all()):
+            raise DataError(
+                "every stream of a demonstration must begin with an episode, or its memory is "
+                f"unknown; streams {(~self.episode_starts[0]).nonzero().flatten().tolist()[:5]} "
+                "do not. Cut off what comes before the first start"
+            )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        observations: ObservationArray,
+        actions: NDArray[Any],
+        episode_starts: NDArray[np.bool_],
+    ) -> Self:
+        """Take one stream, [T, ...] each, or several, [T, N, ...]."""
+        starts = torch.as_tensor(np.asarray(episode_starts, np.bool_))
+        seen, done = to_tensor(observations), torch.tensor(np.asarray(actions))
+        if starts.ndim == 1:
+            starts, done = starts.unsqueeze(1), done.unsqueeze(1)
+            is_dict = isinstance(seen, dict)
+            seen = {k: v.unsqueeze(1) for k, v in seen.items()} if is_dict else seen.unsqueeze(1)  # type: ignore[union-attr]
+        return cls(observations=seen, actions=done, episode_starts=starts)
+
+    @classmethod
+    def from_policy(cls, rule: Rule, env: VectorEnvironment, n_steps: int) -> Self:
+        """Record ``n_steps`` steps of all environments, acting by a rule of your own."""
+        observation, _ = env.reset()
+        start = np.ones(env.n_envs, np.bool_)
+        seen, done, starts = [], [], []
+        for _ in range(n_steps):
+            action = np.asarray(rule(observation))
+            seen.append(to_tensor(observation))
+            done.append(torch.tensor(action))
+            starts.append(torch.tensor(start))
+            step = env.step(action)
+            observation, start = step.observations, step.terminated | step.truncated
+        first = seen[0]
+        observations: Observation = (
+            {key: torch.stack([row[key] for row in seen]) for key in first}  # type: ignore[index]
+            if isinstance(first, dict)
+            else torch.stack(seen)  # type: ignore[arg-type]
+        )
+        return cls(
+            observations=observations,
+            actions=torch.stack(done),
+            episode_starts=torch.stack(starts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DemonstrationRows:
+    """Chunks [L, M, ...] of demonstrations, with the state before their first row."""
+
+    observations: Observation
+    actions: Tensor
+    episode_starts: Tensor
+    state: PolicyState
+
+
+@torch.no_grad()
+def replayed_states(policy: ActorCritic, demos: Demonstrations, length: int) -> PolicyState:
+    """Return the state before each whole chunk, as the current weights remember it.
+
+    Rows after the last whole chunk are left out.
+    """
+    state = policy.initial_state(demos.episode_starts.shape[1])
+    states = []
+    for first in range(0, len(demos.episode_starts) - length + 1, length):
+        states.append(state)
+        rows = slice(first, first + length)
+        observations = observation_rows(demos.observations, rows)
+        state = policy(observations, state, demos.episode_starts[rows]).state
+    if not states:
+        raise DataError(
+            f"a demonstration needs at least chunk_length ({length}) steps in each stream; has "
+            f"{len(demos.episode_starts)}"
+        )
+    return stack_states(states)
+
+
+def draw_chunks(
+    demos: Demonstrations,
+    states: PolicyState,
+    length: int,
+    batch_size: int,
+    generator: Generator,
+) -> DemonstrationRows:
+    """Draw whole chunks at random, with replacement: at least ``batch_size`` rows."""
+    n_envs = demos.episode_starts.shape[1]
+    n_chunks = len(demos.episode_starts) // length * n_envs
+    wanted = math.ceil(batch_size / length)
+    chunks = torch.randint(n_chunks, (wanted,), generator=generator)
+    rows = chunk_rows(chunks, length, n_envs)
+    first, env = chunks // n_envs, chunks % n_envs
+    state = PolicyState(
+        *(tuple(part[first, :, env].transpose(0, 1) for part in core) for core in states)
+    )
+    return DemonstrationRows(
+        observation_rows(demos.observations, rows),
+        demos.actions[rows],
+        demos.episode_starts[rows],
+        state,
+    )
+
+
+def raw_action(law: ActionDistribution, actions: Tensor) -> Tensor:
+    """Return the raw actions behind actions of the environment, rows [...] as those of ``law``.
+
+    Squashed policies get actions held within 0.999 of the way to the bounds.
+    """
+    if isinstance(law, DiagonalGaussian):
+        flat = actions.reshape(law.location.shape).to(law.location.dtype)
+        if not isinstance(law, SquashedGaussian):
+            return flat
+        low, high = law.bounds.low, law.bounds.high
+        inside = (2 * (flat - low) / (high - low) - 1).clamp(-_REACHED, _REACHED)
+        return inside.atanh()
+    if isinstance(law, MultiCategorical):
+        return actions.reshape(law.log_probs.shape[:-1]).long() - law.starts
+    assert isinstance(law, Categorical)
+    return actions.reshape(law.log_probs.shape[:-1]).long() - law.start
