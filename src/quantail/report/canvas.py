@@ -54,8 +54,9 @@ def pens(tracks: tuple[Track, ...]) -> dict[str, Pen]:
 
 
 def shown_label(track: Track) -> str:
-    """Return the label of a track; one that knew the future says so."""
-    return f"{track.label} (hindsight)" if track.hindsight else track.label
+    """Return the label of a track to stand alone; one that knew the future says so."""
+    label = track.label[:1].upper() + track.label[1:]
+    return f"{label} (hindsight)" if track.hindsight else label
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:

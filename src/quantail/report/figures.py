@@ -256,7 +256,7 @@ def positions(evaluation: Evaluation) -> Plot:
     """Price and position of the agent, window by window, to zoom into."""
     agent = evaluation.track("agent")
     shown = range(min(len(agent.windows), MAX_WINDOWS))
-    columns = max(_POSITION_COLUMNS // max(len(shown), 1), SCREEN_COLUMNS)
+    columns = max(_POSITION_COLUMNS // max(len(shown), 1), SCREEN_COLUMNS // 2)
     left_out = len(agent.windows) - len(shown)
     more = f" The first {len(shown)} of {len(agent.windows)} windows are drawn." if left_out else ""
     longest = max((window.stop - window.start for window in agent.windows), default=0)

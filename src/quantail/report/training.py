@@ -28,7 +28,7 @@ _GLANCE: Final[Mapping[str, str]] = {
     "train/value_loss": "Loss of the critics",
 }
 _N_GLANCE: Final = 6
-_COLUMNS: Final = 250
+_COLUMNS: Final = 150
 _GROUPS: Final = (UpdateMetrics, RunMetrics, ValidationMetrics)
 _MAY_BE_UNDEFINED: Final = ("train/explained_variance",)
 """NaN without being a fault: returns that do not vary have no variance to explain."""
