@@ -55,6 +55,8 @@ def load_agent(
     settings = {
         name: custom[name] if name in custom else reader.unpack(node, name)
         for name, node in stored.items()
+        # What is about to be changed may name what cannot be found here.
+        if name not in changes or name in NEEDED
     }
     settings |= {name: custom[name] for name in excluded & set(custom)}
     missing = [name for name in NEEDED if name not in settings]

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from quantail.checkpoint.archive import Checkpoint, CheckpointError, Json, Location, read
 from quantail.checkpoint.classes import Vocabulary
 from quantail.checkpoint.values import Unpacker, check_references, check_tensors
+from quantail.sb3.schedules import TabulatedSchedule
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -23,6 +24,7 @@ VOCABULARY: Final = Vocabulary(
         ConstantSchedule: ("val",),
         FloatSchedule: ("value_schedule",),
         LinearSchedule: ("start", "end", "end_fraction"),
+        TabulatedSchedule: ("name", "values"),
     },
 )
 _SECTIONS: Final = {

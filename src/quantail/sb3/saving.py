@@ -8,7 +8,7 @@ has come, and the statistics of a ``VecNormalize``.
 import inspect
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ from quantail.errors import ConfigError
 from quantail.losses.value_clip import NoClip
 from quantail.sb3.normalization import statistics
 from quantail.sb3.parameters import VOCABULARY
+from quantail.sb3.schedules import SCHEDULED, tabulated
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -58,17 +59,9 @@ def save_agent(
     parameters = model.get_parameters()
     state: dict[str, Json] = {
         "versions": dict(versions()),
-        "settings": {
-            name: packer.pack(_storable(name, value), name)
-            for name, value in settings.items()
-            if name not in left_out
-        },
+        "settings": _packed(settings, left_out, packer),
         "network": packer.pack(model.policy.net.config, "network"),
-        "progress": {
-            name: packer.pack(value, name)
-            for name, value in progress.items()
-            if name not in left_out
-        },
+        "progress": _packed(progress, left_out, packer),
         "excluded": list[Json](sorted(left_out)),
         "n_envs": model.n_envs,
         "optimizer": optimizer.pack(parameters["policy.optimizer"], "optimizer"),
@@ -80,6 +73,14 @@ def save_agent(
         "arrays": packer.tensors,
     }
     write(location, Checkpoint(state, tensors))
+
+
+def _packed(values: Mapping[str, Any], left_out: set[str], packer: Packer) -> dict[str, Json]:
+    packed = {}
+    for name, value in values.items():
+        if name not in left_out:
+            packed[name] = packer.pack(_storable(name, value), name)
+    return packed
 
 
 def _settings(model: "DistributionalPPO") -> dict[str, Any]:
@@ -155,21 +156,23 @@ def _left_out(
 
 
 def _storable(name: str, value: Any) -> Any:
-    """Return a setting in its simplest form; refuse functions, saying what to pass instead."""
+    """Return a setting in its simplest form; schedules that are functions as their values."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, FloatSchedule):
-        inner = value.value_schedule
-        return inner.val if type(inner) is ConstantSchedule else _storable(name, inner)
+        value = value.value_schedule
+        if type(value) is ConstantSchedule:
+            return value.val
     is_function = callable(value) and not isinstance(value, type)
-    if is_function and VOCABULARY.fields(type(value)) is None:
-        what = getattr(value, "__qualname__", type(value).__qualname__)
-        raise CheckpointError(
-            f"{name} is {what}, a function, which cannot be saved without pickle. Pass a number, "
-            "LinearSchedule or CosineSchedule of quantail.optim.schedules, or LinearSchedule of "
-            f"stable_baselines3; or save with exclude=[{name!r}] and load with {name}=..."
-        )
-    return value
+    if not is_function or VOCABULARY.fields(type(value)) is not None:
+        return value
+    if name in SCHEDULED:
+        return tabulated(value, name)
+    what = getattr(value, "__qualname__", type(value).__qualname__)
+    raise CheckpointError(
+        f"{name} is {what}, a function, which cannot be saved without pickle. Save with "
+        f"exclude=[{name!r}], and load with {name}=..."
+    )
 
 
 def versions() -> dict[str, str]:
