@@ -1,0 +1,136 @@
+"""What tail risk asks of the next cycle, given what the last one showed."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from quantail.config_class import config
+from quantail.risk.budget import TargetDraw
+from quantail.risk.config import RiskConfig
+from quantail.risk.cvar import EmpiricalCVaR, empirical_cvar
+from quantail.risk.dual import DualState, step_dual
+from quantail.risk.search import (
+    SearchState,
+    TargetCurve,
+    explore_share,
+    first_search,
+    step_search,
+)
+from quantail.types import BoolArray, FloatArray
+
+# The scale of returns rises quickly, so that no budget saturates, and falls slowly, so that a
+# policy that has become safe does not lose the unit in which its budget is measured.
+_SCALE_UP, _SCALE_DOWN = 0.2, 0.005
+_LEAST_TAIL = 20
+
+
+@config
+class RiskState:
+    """Where the control of tail risk stands."""
+
+    active: bool = False
+    """Enough episodes have ended to know the scale of returns; before, the tail has no weight."""
+    scale: float = 1.0
+    """Spread of episode returns, the unit of budgets and violations."""
+    returns: tuple[float, ...] = ()
+    """Recent discounted raw returns of episodes that started from the target."""
+    search: SearchState = SearchState()
+    dual: DualState = DualState()
+    warned_infeasible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RiskMeasurement:
+    """What one cycle showed."""
+
+    returns: FloatArray
+    """[E], discounted raw returns of the episodes that ended."""
+    explored: BoolArray
+    """[E], which of them had started from a drawn target."""
+    curve: TargetCurve | None
+    """Prediction on the grid of the state before; None when no episode started."""
+
+
+def alpha_now(settings: RiskConfig, progress: float) -> float:
+    """Return α, which falls linearly from 1 during the annealed part of training."""
+    if settings.anneal == 0:
+        return settings.alpha
+    left = max(0.0, 1.0 - progress / settings.anneal)
+    return settings.alpha + (1.0 - settings.alpha) * left
+
+
+def weight_now(settings: RiskConfig, state: RiskState) -> float:
+    """Return λ, the weight of CVaR beside the mean in this cycle."""
+    if not state.active:
+        return 0.0
+    return state.dual.multiplier if settings.weight is None else settings.weight
+
+
+def target_draw(settings: RiskConfig, state: RiskState, progress: float) -> TargetDraw:
+    """Return from which targets the next episodes start."""
+    share = explore_share(settings.search, progress) if state.active else 0.0
+    search = state.search
+    return TargetDraw(target=search.target, low=search.low, high=search.high, share=share)
+
+
+def needed_episodes(alpha: float) -> int:
+    """Return how many episodes must have ended before the tail gets any weight."""
+    return max(10, math.ceil(2 / alpha))
+
+
+def measured_cvar(settings: RiskConfig, state: RiskState) -> EmpiricalCVaR | None:
+    """Return CVaR of the recent episodes from the target, or None when there is none."""
+    if not state.returns:
+        return None
+    return empirical_cvar(torch.tensor(state.returns, dtype=torch.float64), settings.alpha)
+
+
+def step_risk(
+    settings: RiskConfig, state: RiskState, seen: RiskMeasurement, progress: float
+) -> RiskState:
+    """Return the state after one more cycle.
+
+    Args:
+        settings: What is wanted.
+        state: Before.
+        seen: What the cycle showed.
+        progress: Share of training that is done.
+    """
+    fresh = seen.returns[~seen.explored]
+    kept = max(math.ceil(_LEAST_TAIL / settings.alpha), fresh.size)
+    state = replace(state, returns=(*state.returns, *fresh.tolist())[-kept:])
+    returns = np.array(state.returns)
+    if not state.active:
+        if returns.size < needed_episodes(settings.alpha):
+            return state
+        scale = _spread(returns)
+        search = first_search(returns, settings.alpha, scale)
+        return replace(state, active=True, scale=scale, search=search)
+    if not fresh.size:
+        return state
+    spread = _spread(returns)
+    rate = _SCALE_UP if spread > state.scale else _SCALE_DOWN
+    state = replace(state, scale=state.scale + rate * (spread - state.scale))
+    if settings.limit is not None:
+        cvar = empirical_cvar(torch.from_numpy(returns), settings.alpha).cvar
+        dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale)
+        state = replace(state, dual=dual)
+    search = step_search(
+        settings.search,
+        state.search,
+        seen.curve,
+        returns,
+        alpha=alpha_now(settings, progress),
+        weight=weight_now(settings, state),
+        scale=state.scale,
+        progress=progress,
+    )
+    return replace(state, search=search)
+
+
+def _spread(returns: FloatArray) -> float:
+    """Return the standard deviation; where all returns agree, a small unit of their size."""
+    least = 1e-3 * max(float(np.abs(returns).max()), 1e-9)
+    return max(float(returns.std()), least)
