@@ -93,8 +93,8 @@ def sheet(traces: list[Any], layout: Mapping[str, Any], *, height: int, label: s
         "uirevision": "kept",
         "separators": ".,",
     }
-    # The template is left out: it would repeat forty kilobytes of defaults in every figure.
-    figure = go.Figure(traces, layout={**house, **layout, "template": None})
+    # An empty template: the usual one would repeat seven kilobytes of defaults in every figure.
+    figure = go.Figure(traces, layout={**house, **layout, "template": go.layout.Template()})
     return Sheet(figure=figure.to_json(), label=label)
 
 
