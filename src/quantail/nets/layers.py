@@ -1,16 +1,62 @@
 """Feed-forward building blocks."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - the usual name
+
+from quantail.nets.kernels import tanh_into_nb
+
+
+def needs_plain(x: Tensor) -> bool:
+    """Say whether compiled kernels cannot serve: another device or type, or a graph is recorded."""
+    return (
+        x.device.type != "cpu"
+        or x.dtype not in (torch.float32, torch.float64)
+        or torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+    )
+
+
+def tanh(x: Tensor) -> Tensor:
+    """Return the hyperbolic tangent, to 6e-7 in float32; several times as quick as torch's."""
+    if needs_plain(x):
+        return torch.tanh(x)
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return _tanh(x)
+    result: Tensor = _Tanh.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _tanh(x: Tensor) -> Tensor:
+    x = x.detach().contiguous()
+    y = torch.empty_like(x)
+    tanh_into_nb(x.view(-1).numpy(), y.view(-1).numpy())
+    return y
+
+
+class _Tanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = _tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        d_x: Tensor = torch.ops.aten.tanh_backward(d_y, y)
+        return d_x
+
 
 Activation: TypeAlias = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 
 _ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
-    "tanh": torch.tanh,
+    "tanh": tanh,
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,

@@ -35,11 +35,6 @@ class Core(nn.Module, ABC):
         """
 
 
-def needs_plain(x: Tensor) -> bool:
-    """Say whether the compiled kernels cannot serve: on another device, or while being exported."""
-    return x.device.type != "cpu" or torch.compiler.is_compiling()
-
-
 def keep_mask(starts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return 0 where an episode starts and 1 elsewhere, [L, M] contiguous."""
     return (~starts).to(dtype).contiguous()

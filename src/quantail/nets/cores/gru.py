@@ -22,11 +22,11 @@ from quantail.nets.cores.base import (
     Core,
     gate_weights,
     keep_mask,
-    needs_plain,
     resets_at,
     stacked,
 )
-from quantail.nets.cores.kernels import gru_backward_nb, gru_forward_nb
+from quantail.nets.kernels import gru_backward_nb, gru_forward_nb
+from quantail.nets.layers import needs_plain
 
 
 @config

@@ -24,9 +24,9 @@ from torch.nn import functional as F  # noqa: N812 - the usual name
 from quantail.config_class import config
 from quantail.errors import ConfigError
 from quantail.flow import CoreState
-from quantail.nets.cores.base import Core, keep_mask, needs_plain, stacked
-from quantail.nets.cores.kernels import lru_backward_nb, lru_forward_nb
-from quantail.nets.layers import orthogonal_linear
+from quantail.nets.cores.base import Core, keep_mask, stacked
+from quantail.nets.kernels import lru_backward_nb, lru_forward_nb
+from quantail.nets.layers import needs_plain, orthogonal_linear
 
 
 @config

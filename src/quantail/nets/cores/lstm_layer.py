@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quantail.nets.cores.base import needs_plain, resets_at
-from quantail.nets.cores.kernels import lstm_backward_nb, lstm_forward_nb
+from quantail.nets.cores.base import resets_at
+from quantail.nets.kernels import lstm_backward_nb, lstm_forward_nb
+from quantail.nets.layers import needs_plain
 
 
 class LstmWeights(NamedTuple):

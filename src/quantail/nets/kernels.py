@@ -1,4 +1,4 @@
-"""Compiled inner loops of the recurrent cores.
+"""Compiled inner loops of the networks.
 
 All of them stand in one file, because numba's cache watches only the file of the function it
 compiled. LLVM turns loops of plain arithmetic into vector code, but not loops that call the C
@@ -75,6 +75,13 @@ def sigmoid_nb(x):  # type: ignore[no-untyped-def]
     """Logistic function as ½ + ½ tanh(x/2): no overflow on either side."""
     half = x * _HALF
     return _HALF + _HALF * tanh_nb(half)
+
+
+@_compiled
+def tanh_into_nb(x, y):  # type: ignore[no-untyped-def]
+    """Write the hyperbolic tangent of ``x`` [n] to ``y`` [n]."""
+    for j in range(len(x)):
+        y[j] = tanh_nb(x[j])
 
 
 @_compiled
