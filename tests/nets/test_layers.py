@@ -32,7 +32,7 @@ def test_outside_the_graph_nothing_asks_for_gradients():
         assert not tanh(x).requires_grad
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tracing
 def test_a_traced_network_follows_its_input():
     # A compiled kernel inside a trace would be recorded as the numbers it once gave.
     mlp = Mlp(3, (4,), "tanh")
