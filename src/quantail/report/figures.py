@@ -157,9 +157,7 @@ def against_baselines(evaluation: Evaluation) -> Plot:
     )
     layout = {
         "xaxis": axis(
-            "Difference of mean net return, per year"
-            if market
-            else "Difference of mean reward, per step",
+            "Difference per year" if market else "Difference per step",
             tickformat=PERCENT_TICKS if market else "",
             nticks=6,
             tickangle=0,
@@ -172,7 +170,8 @@ def against_baselines(evaluation: Evaluation) -> Plot:
         name="baselines-plot",
         finding=_baselines_finding(evaluation.comparisons, evaluation),
         caption=(
-            "Dots are mean differences over the same bars, lines are their "
+            f"Dots are differences of the mean {'net return' if market else 'reward'}, agent minus "
+            "baseline over the same bars; lines are their "
             f"{confidence_words(evaluation)} from a stationary block bootstrap. A line that "
             "crosses zero is no evidence."
         ),
@@ -268,7 +267,7 @@ def positions(evaluation: Evaluation) -> Plot:
     return Plot(
         name="positions-plot",
         finding=_positions_finding(agent),
-        caption="Drag to zoom, double-click to see all. The position is the signed notional over "
+        caption="Drag with a mouse to zoom, double-click to see all. The position is the signed notional over "
         f"the account's equity after the bar.{more}{thinned}",
         sheets=tuple(_position_sheet(evaluation, index, columns) for index in shown),
         choice="Window",
