@@ -1,7 +1,7 @@
 """Learning curves of our agent beside those of Stable-Baselines3's PPO, from one script.
 
-``python -m tests.learning.sb3_curves PROBLEM`` trains all agents on a problem, keeps their curves
-in ``docs/learning/`` and writes ``docs/learning_curves.md``.
+``make verify`` trains all agents and keeps their curves in ``docs/learning/``;
+``python -m tests.learning.sb3_curves`` writes ``docs/learning_curves.md`` from them.
 
 A curve has ten points: the mean return of the episodes that ended in each tenth of training. Its
 area is the mean of its points.
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -126,8 +127,18 @@ def train(name: str) -> dict[str, Curves]:
     }
     FOLDER.mkdir(exist_ok=True)
     rounded = {title: np.round(part, 2).tolist() for title, part in curves.items()}
-    (FOLDER / f"curves_{name}.json").write_text(json.dumps(rounded, indent=1) + "\n")
+    _file(name).write_text(json.dumps(rounded, indent=1) + "\n")
     return curves
+
+
+def read(name: str) -> dict[str, Curves]:
+    """Return the curves that were kept."""
+    kept = json.loads(_file(name).read_text())
+    return {title: np.array(part) for title, part in kept.items()}
+
+
+def _file(name: str) -> Path:
+    return FOLDER / f"curves_{name}.json"
 
 
 def p_value(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
@@ -173,3 +184,85 @@ def compare(first: Curves, second: Curves) -> tuple[Difference, Difference]:
         Difference.of(first.mean(1), second.mean(1)),
         Difference.of(first[:, -1], second[:, -1]),
     )
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+_HEAD = f"""# Learning curves beside Stable-Baselines3's PPO
+
+One script, with `PPO` replaced by `DistributionalPPO(critic=ScalarCritic(scale_rate=0), twin="off",
+policy_kwargs={{"normalize_observations": False}})`; everything else is equal, and neither agent has
+memory. A point of a curve is the mean return of the training episodes that ended in that tenth of
+training, over seeds {SEEDS[0]} to {SEEDS[-1]}: mean ± standard deviation over seeds. The area of a
+curve is the mean of its points.
+
+What counts as equal was fixed before the runs: for the area and for the last point, an exact
+permutation test over all ways to deal the runs out to the agents finds p > {LEVEL}, and Welch's
+95 % interval of the difference lies within ±{AREA_MARGIN:.0%} (area) or ±{FINAL_MARGIN:.0%} (last
+point) of the way from chance to the best return. So that the test can fail, CartPole is also
+learned by our agent with a third of the learning rate, which must be told apart.
+
+That one update is the same to rounding, given the same weights and the same rollout, is shown by
+`tests/sb3/test_equals_ppo.py`. What is left between the two: random numbers are drawn in another
+order, and advantages are normalized over the rollout instead of over each minibatch.
+
+Written by `python -m tests.learning.sb3_curves` from the runs of `make verify`.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return "\n".join([_HEAD, *(_section(name) for name in PROBLEMS if _file(name).exists())])
+
+
+def _section(name: str) -> str:
+    problem, curves = PROBLEMS[name], read(name)
+    settings = ", ".join(f"`{key}={value}`" for key, value in problem.settings.items())
+    lines = [
+        f"## {problem.env_id}",
+        "",
+        f"{problem.steps:,} steps, {problem.n_envs} environments, {settings}.",
+        "",
+        "| steps | PPO | ours | difference, 95 % interval | p |",
+        "|---|---|---|---|---|",
+    ]
+    points = range(1, POINTS + 1)
+    rows = {f"{problem.steps * k // POINTS:,}": (slice(None), k - 1) for k in points}
+    columns = [{step: part[where] for step, where in rows.items()} for part in curves.values()]
+    for column, part in zip(columns, curves.values(), strict=True):
+        column["**area**"] = part.mean(1)
+    theirs, ours, *control = columns
+    for title in theirs:
+        gap = Difference.of(ours[title], theirs[title])
+        cells = [_spread(theirs[title]), _spread(ours[title]), _gap(gap), f"{gap.p:.2g}"]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    lines += ["", _verdict(problem, *compare(curves["ours"], curves["PPO"]))]
+    for slow_column in control:
+        gap = Difference.of(slow_column["**area**"], theirs["**area**"])
+        lines += [
+            "",
+            f"With a third of the learning rate the area is {_spread(slow_column['**area**'])}: "
+            f"{_gap(gap)} from PPO's, p = {gap.p:.2g}, which is told apart.",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _verdict(problem: Problem, area: Difference, final: Difference) -> str:
+    margins = (AREA_MARGIN * problem.reach, FINAL_MARGIN * problem.reach)
+    equal = area.is_none(margins[0]) and final.is_none(margins[1])
+    return (
+        f"Area {_gap(area)} against ±{margins[0]:.0f}, last point {_gap(final)} against "
+        f"±{margins[1]:.0f}: {'equal' if equal else 'not equal'} by the criterion."
+    )
+
+
+def _spread(values: NDArray[np.float64]) -> str:
+    return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}"
+
+
+def _gap(gap: Difference) -> str:
+    return f"{gap.mean:+.1f} ({gap.low:.1f} to {gap.high:.1f})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.torch_layers import FlattenExtractor
@@ -191,6 +192,18 @@ def test_own_classes_need_custom_objects(tmp_path: Path) -> None:
     for custom in ({name: Extractor}, {"policy_kwargs": model.policy_kwargs}):
         loaded = DistributionalPPO.load(tmp_path / "agent", custom_objects=custom)
         assert_same_state(model, loaded)
+
+
+class Recorder(RolloutBuffer):
+    """A buffer of the user's own."""
+
+
+def test_what_is_given_anew_is_not_looked_up(tmp_path: Path) -> None:
+    agent(rollout_buffer_class=Recorder).save(tmp_path / "agent")
+    with pytest.raises(CheckpointError, match="rollout_buffer_class names .*Recorder, and only"):
+        DistributionalPPO.load(tmp_path / "agent")
+    loaded = DistributionalPPO.load(tmp_path / "agent", rollout_buffer_class=Recorder)
+    assert loaded.rollout_buffer_class is Recorder
 
 
 # --- what cannot be saved, and what can be changed ------------------------------------------------
