@@ -10,112 +10,54 @@ an agent by its latest call. Each record can be built by hand in a test. Shape l
 :mod:`quantail.types`; values, returns and rewards are in raw reward units throughout.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self, TypeAlias
+from typing import Literal, TypeAlias
 
-from torch import Generator, Tensor
+from torch import Tensor
 
-Observation: TypeAlias = Tensor | dict[str, Tensor]
-"""One tensor, or one per key of a Dict space; leading axes are [T, N] or [N]."""
+from quantail.laws import (
+    ActionDistribution,
+    CoreState,
+    Observation,
+    PolicyState,
+    RowIndex,
+    ValueDistribution,
+)
+from quantail.tail_records import BudgetCarry, BudgetRows, RiskInfo, TailTargets
 
-CoreState: TypeAlias = tuple[Tensor, ...]
-"""State of one recurrent core, environments on axis 1: (h, c) for an LSTM, () without memory."""
+__all__ = [
+    "ActionDistribution",
+    "AdvantageInfo",
+    "BudgetCarry",
+    "BudgetRows",
+    "Coefficients",
+    "ControlInfo",
+    "CoreState",
+    "EpisodeInfo",
+    "Faults",
+    "LossTerms",
+    "Minibatch",
+    "Observation",
+    "Place",
+    "PolicyOutput",
+    "PolicyState",
+    "RatioInfo",
+    "RiskInfo",
+    "Rollout",
+    "RolloutCarry",
+    "RowIndex",
+    "StepInfo",
+    "TailTargets",
+    "Targets",
+    "UpdateResult",
+    "ValueDistribution",
+]
 
-RowIndex: TypeAlias = Tensor | tuple[Tensor | slice | int, ...] | slice | int
-"""What may stand in brackets to pick rows."""
-
-
-class PolicyState(NamedTuple):
-    """Recurrent state of a policy *before* the next observation is read."""
-
-    actor: CoreState
-    critic: CoreState
-
-
-class ValueDistribution(Protocol):
-    """A law of returns for each row, in raw units; what every critic kind returns.
-
-    Modes of value clipping and measures of risk are written once, over these methods. ``[...]``
-    stands for the leading axes of the rows.
-    """
-
-    @property
-    def scale(self) -> Tensor:
-        """Return scale of the critic, in raw units; a scalar outside the graph."""
-
-    def mean(self) -> Tensor:
-        """Expected return, [...]."""
-
-    def std(self) -> Tensor:
-        """Standard deviation of the return, [...]."""
-
-    def quantile(self, tau: float) -> Tensor:
-        """Return the ``tau``-quantile, [...]."""
-
-    def cvar(self, alpha: float) -> Tensor:
-        """Mean of the worst ``alpha`` share of returns, [...]."""
-
-    def atoms(self, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Return atoms [..., M] and their weights [M], which sum to 1."""
-
-    def affine(self, shift: Tensor, scale: Tensor) -> Self:
-        """Return the law of ``shift + scale * Z``; both [...], ``scale`` > 0."""
-
-    def clamp(self, center: Self, width: Tensor) -> Self:
-        """Return this law with each part held within ``width`` of the same part of ``center``."""
-
-    def loss(self, atoms: Tensor, weights: Tensor) -> Tensor:
-        """Distance [...] to the target law with ``atoms`` [..., M] and ``weights`` [M].
-
-        In units of the return scale, so that it does not grow with the rewards.
-        """
-
-    def detach(self) -> Self:
-        """Return the same law outside the graph."""
-
-    def rows(self, index: RowIndex) -> Self:
-        """Index the leading axes."""
-
-    @classmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        """Stack the rows of several laws along a new first axis."""
-
-    @classmethod
-    def join(cls, laws: Sequence[Self]) -> Self:
-        """Join the rows of several laws along their first axis."""
-
-
-class ActionDistribution(Protocol):
-    """A policy's law over actions for each row. ``raw`` actions are stored as sampled."""
-
-    def sample(self, generator: Generator | None = None) -> Tensor:
-        """Draw a raw action, [..., A] (or [...] for a single choice)."""
-
-    def mode(self) -> Tensor:
-        """Return the most likely raw action."""
-
-    def to_env(self, raw: Tensor) -> Tensor:
-        """Map a raw action into the action space."""
-
-    def log_prob(self, raw: Tensor) -> Tensor:
-        """Log-density of a raw action, summed over action dimensions, [...]."""
-
-    def entropy(self) -> Tensor:
-        """One number per row, [...]."""
-
-    def kl(self, new: Self) -> Tensor:
-        """Analytic KL(self || new), [...]."""
-
-    def detach(self) -> Self:
-        """Return the same law outside the graph."""
-
-    def rows(self, index: RowIndex) -> Self:
-        """Index the leading axes."""
-
-    @classmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        """Stack the rows of several laws along a new first axis."""
+Place: TypeAlias = Literal[
+    "log_ratio", "loss", "gradient", "parameter", "observation", "reward", "action"
+]
+"""Where something was not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,31 +81,17 @@ class EpisodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetCarry:
-    """Budgets of the running episodes, in float64; see :mod:`quantail.risk.budget`."""
+class Faults:
+    """What an environment or a policy gave that was not finite; such rows are left out."""
 
-    budget: Tensor
-    """[N], before the next action."""
-    explored: Tensor
-    """[N] bool: the episode started from a drawn target, not from the policy's own."""
-    returns: Tensor
-    """[N], discounted raw rewards of the episode so far."""
-    discount: Tensor
-    """[N], weight of the next reward."""
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRows:
-    """Budgets of a rollout."""
-
-    budgets: Tensor
-    """[T, N] float64, before the action of the row."""
-    inputs: Tensor
-    """[T, N, K], what the policy saw of them."""
-    ended_returns: Tensor
-    """[E] float64, discounted raw returns of the episodes that ended, in order of their end."""
-    ended_explored: Tensor
-    """[E] bool: the episode had started from a drawn target."""
+    rows: Tensor
+    """[T, N] bool: rows whose observation, reward or action was bad."""
+    counts: Mapping[Place, int]
+    """Bad rows by place."""
+    steps: tuple[Place | None, ...]
+    """For each of the T steps where it was bad first; None where it was not."""
+    first: str
+    """The first bad number, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +134,10 @@ class Rollout:
     episodes: EpisodeInfo
     budget: BudgetRows | None = None
     """None when no tail risk is measured."""
+    faults: Faults | None = None
+    """None when all was finite."""
+    groups: Sequence[Sequence[str]] | None = None
+    """[T][N]: the group of each row, for statistics by group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +156,8 @@ class RolloutCarry:
     action_masks: Tensor | None
     budget: BudgetCarry | None = None
     """None when no tail risk is measured."""
+    spoiled: Tensor | None = None
+    """[N] bool: the observation was not finite, and stands in for it; None when all were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +172,6 @@ class AdvantageInfo:
     """After normalization, scalar."""
     degenerate: Tensor
     """Scalar bool: too little variance to divide by, so only the mean was removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TailTargets:
-    """The part of the advantages that is due to the tail."""
-
-    advantages: Tensor
-    """[T, N] float64, of the risk value, before it is mixed with that of the mean."""
-    tail_share: Tensor
-    """Scalar: share of rows whose action can still change the shortfall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +216,9 @@ class RatioInfo:
     """How far the policy has moved on a micro-batch; scalars outside the graph."""
 
     approx_kl: Tensor
-    """Analytic KL(old || new) where the law gives it, else k3; mean over rows."""
+    """Analytic KL(old || new), mean over rows."""
+    sampled_kl: Tensor
+    """The same, estimated from the sampled actions by k3."""
     clip_fraction: Tensor
     ratio_mean: Tensor
     log_ratio_mean: Tensor
@@ -316,6 +242,10 @@ class LossTerms:
     """Minus the mean entropy, before its coefficient."""
     values: tuple[Tensor, ...]
     """Per critic, before the coefficient."""
+    penalty: Tensor
+    """Coefficient times mean KL(old || new), as added."""
+    imitation: Tensor
+    """Before its coefficient; 0 when there is none."""
     ratio: RatioInfo
 
 
@@ -334,24 +264,72 @@ class StepInfo:
     """Before clipping, per critic."""
     skipped: int
     """Micro-batches left out because something in them was not finite."""
+    outcomes: tuple[Place | None, ...]
+    """For each micro-batch, or for a step that was undone, where it was bad; None if it was not."""
     first_bad: str
     """What was not finite first, in words; empty if all was well."""
     taken: bool
-    """Whether the optimizer stepped; not when no finite micro-batch was left, or on a KL stop."""
-    kl_stop: bool
-    """The policy has moved too far from the acting one; the epochs end here."""
+    """Whether the optimizer stepped; not when no finite micro-batch was left, when the step was
+    undone, or on a KL stop."""
+    actor: bool
+    """Whether the actor's terms were in the loss; not after it stopped while the critics go on."""
+    stop: str
+    """Why the actor stops here: absolute, consecutive or fraction; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """The scheduled numbers that one cycle uses."""
+    """The numbers that one cycle uses."""
 
     learning_rate: float
+    """Of the actor and what it shares with the critics."""
     clip_range: float
     entropy: float
     value: float
     progress: float = 0.0
     """Share of training that is done."""
+    critic_learning_rate: float | None = None
+    """None is that of the actor."""
+    value_clip_range: float | None = None
+    """None is that of the value clipping itself."""
+    kl_target: float | None = None
+    """None when nothing reads the KL."""
+    kl_penalty: float = 0.0
+    imitation: float = 0.0
+    cvar_weight: float | None = None
+    """None is that of the risk settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlInfo:
+    """What the controllers did in one cycle."""
+
+    entropy_raw: float
+    """The entropy coefficient before floor and boost."""
+    entropy_nominal: float
+    """Before the boost."""
+    policy_entropy: float
+    """Mean analytic base entropy of the acting policy, in nats."""
+    entropy_slope: float | None
+    """Of that, per cycle; None where nothing watches it."""
+    decay_start: int | None
+    """Cycle at which the entropy decay started."""
+    has_entropy_control: bool
+    epochs_planned: int
+    epoch_factor: float
+    """Share of the epochs that the next cycle may have."""
+    rate_factor: float
+    """What the KL controller multiplies learning rates by."""
+    kl_exceeded: float
+    """Share of the actor's minibatches above the target; 0 without a target."""
+    penalty_terms: tuple[float, float, float, float] | None
+    """Error, P, I and D of the KL penalty's controller."""
+    faults: Mapping[Place, int]
+    """Counts of this cycle."""
+    rolled_back: bool
+    """Whether the last healthy weights were put back."""
+    normalizer_drift: tuple[float, float] | None
+    """Of mean and deviation of the policy's own normalizer; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +341,13 @@ class UpdateResult:
     steps: tuple[StepInfo, ...]
     explained_variance: Tensor
     """Of the returns by the values of the acting pass."""
+    explained_variance_after: Tensor | None
+    """By the unclipped values of the updated critics; None when they were not asked."""
+    explained_variance_grouped: Mapping[str, float]
+    """By group of environments, after the update; empty without groups."""
+    control: ControlInfo
     epochs: int
     """Epochs begun; fewer than asked when the KL stop acted."""
     stopped_early: bool
+    risk: RiskInfo | None = None
+    """None without tail risk."""

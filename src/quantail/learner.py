@@ -6,7 +6,7 @@ observation scale), which happen once per cycle, here.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,10 +25,8 @@ from quantail.control import (
 )
 from quantail.diagnostics.drift import drift, moments
 from quantail.diagnostics.value_quality import explained_variance, grouped_explained_variance
-from quantail.flow import Coefficients, Rollout, Targets, UpdateResult
-from quantail.gradient import StopRule
-from quantail.gradient import gradient_step as gradient_step
-from quantail.gradient import loss_terms as loss_terms
+from quantail.flow import Coefficients, RiskInfo, Rollout, Targets, UpdateResult
+from quantail.gradient import StopRule, gradient_step
 from quantail.losses.imitation import Cloning
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.observations import map_observation
@@ -45,6 +43,7 @@ from quantail.rollout.demonstrations import (
 from quantail.rollout.sequences import chunk_length, minibatches
 from quantail.rollout.states import chunk_states, replayed_values
 from quantail.state import TrainState
+from quantail.tail_control import after_tail_cycle, tail_objective
 from quantail.targets.compute import compute_targets
 from quantail.targets.twin import twin_mean
 
@@ -54,8 +53,6 @@ class Extras:
     """What an update may be given besides."""
 
     demonstrations: Demonstrations | None = None
-    groups: Sequence[Sequence[str]] | None = None
-    """[T][N]: the group of each row, for explained variance by group."""
     healthy: Snapshot | None = None
     """Weights to go back to when too much is not finite."""
 
@@ -91,27 +88,41 @@ def update(
     now, entropy = coefficients_now(settings, now, state)
     set_learning_rates(optimizer, now.learning_rate, now.critic_learning_rate)
     counted = count_acting(settings.guard, state, rollout)
-    targets = compute_targets(rollout, settings.targets, policy.config.twin, generator)
+    objective = tail_objective(settings.tail_risk, state.risk, now)
+    twin = policy.config.twin
+    targets = compute_targets(rollout, settings.targets, twin, generator, objective)
     policy.update_scale(
         targets.atoms.flatten(0, 1), targets.atom_weights, rollout.weights.flatten()
     )
     cycle = run_epochs(
         policy, optimizer, rollout, targets, settings, now, counted, generator, extras
     )
-    twin = policy.config.twin
     early = explained_variance(twin_mean(rollout.values, twin), targets.returns, rollout.weights)
     late, grouped = None, {}
     if settings.explained_variance.after_update:
         values = twin_mean(replayed_values(policy, rollout), twin)
         late = explained_variance(values, targets.returns, rollout.weights)
-        if extras.groups is not None:
+        if rollout.groups is not None:
             rows = (values, targets.returns, rollout.weights)
-            grouped = grouped_explained_variance(*rows, extras.groups)
+            grouped = grouped_explained_variance(*rows, rollout.groups)
     before = moments(_normalizer_state(policy))
     _update_normalizer(policy, rollout)
     moved = drift(before, moments(_normalizer_state(policy)))
     judged = early if late is None else late
     advanced, control = after_cycle(settings, now, entropy, state, cycle, rollout, judged, moved)
+    risk: RiskInfo | None = None
+    if settings.tail_risk is not None:
+        risk_state, risk = after_tail_cycle(
+            settings.tail_risk,
+            state.risk,
+            policy,
+            rollout,
+            targets,
+            objective,
+            now.progress,
+            generator,
+        )
+        advanced = replace(advanced, risk=risk_state)
     result = UpdateResult(
         coefficients=now,
         advantages=targets.info,
@@ -122,6 +133,7 @@ def update(
         control=control,
         epochs=cycle.epochs,
         stopped_early=cycle.stopped,
+        risk=risk,
     )
     return result, advanced
 

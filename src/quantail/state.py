@@ -7,6 +7,7 @@ from quantail.config_class import config
 from quantail.optim.entropy_control import EntropyState
 from quantail.optim.guard import GuardState
 from quantail.optim.kl_control import KlState
+from quantail.risk.control import RiskState
 
 
 @config
@@ -20,5 +21,6 @@ class TrainState:
     kl: KlState = KlState()
     entropy: EntropyState = EntropyState()
     guard: GuardState = GuardState()
+    risk: RiskState = RiskState()
     cycles_imbalanced: int = 0
     """In a row, in which the gradient norms of the critics differed too much."""

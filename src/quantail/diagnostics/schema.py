@@ -10,114 +10,34 @@ Code records by filling the dataclass, so a misspelled metric is a type error; t
 here. Sinks get ``tagged(record)``; documentation, health rules and objectives read ``declared``.
 """
 
-import dataclasses
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
-from quantail.errors import ConfigError
+from quantail.diagnostics.declaration import (
+    Metric,
+    MetricFamily,
+    declared,
+    find_metric,
+    metric,
+    tagged,
+)
 
-Better = Literal["higher", "lower", "neither"]
-Aggregation = Literal["mean", "sum", "min", "max", "last"]
-
-_KEY: Final = "metric"
-_TAG: Final = re.compile(r"[a-z]+(/[a-z0-9_]+)+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """What a number means and how to treat it."""
-
-    tag: str
-    """Name on every dashboard, ``group/name``."""
-    unit: str
-    """``nats``, ``steps``, ``fraction``, ...; ``1`` for pure numbers."""
-    sentence: str
-    """What it is, in one sentence."""
-    better: Better
-    healthy: tuple[float, float] | None
-    """Range outside which the number deserves a look; None where there is none."""
-    aggregate: Aggregation
-    """How several values of one update become one."""
-
-    def __post_init__(self) -> None:
-        if not _TAG.fullmatch(self.tag):
-            raise ValueError(f"metric tag {self.tag!r} must read group/name in lower case")
-        if not self.sentence.endswith("."):
-            raise ValueError(f"metric {self.tag}: the sentence must end with a period")
-        if self.healthy is not None and not self.healthy[0] < self.healthy[1]:
-            raise ValueError(f"metric {self.tag}: healthy range {self.healthy} is empty")
-
-
-def metric(
-    tag: str,
-    unit: str,
-    sentence: str,
-    *,
-    better: Better = "neither",
-    healthy: tuple[float, float] | None = None,
-    aggregate: Aggregation = "mean",
-) -> Any:
-    """Declare a metric as a dataclass field."""
-    declaration = Metric(
-        tag=tag, unit=unit, sentence=sentence, better=better, healthy=healthy, aggregate=aggregate
-    )
-    return dataclasses.field(metadata={_KEY: declaration})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricFamily:
-    """Metrics that differ in a few names only, such as one per layer."""
-
-    pattern: str
-    """Tag with names in braces."""
-    unit: str
-    sentence: str
-
-    def tag(self, **names: str | int) -> str:
-        """Return the tag of one member."""
-        return self.pattern.format(**names)
-
-
-def declared(*groups: type) -> dict[str, Metric]:
-    """Return tag -> declaration for all metrics of ``groups``.
-
-    Raises:
-        ValueError: A field without declaration, or one tag declared twice.
-    """
-    found: dict[str, Metric] = {}
-    for group in groups:
-        for field in dataclasses.fields(group):
-            where = f"{group.__name__}.{field.name}"
-            if _KEY not in field.metadata:
-                raise ValueError(f"{where} is not declared with metric(...)")
-            declaration: Metric = field.metadata[_KEY]
-            if declaration.tag in found:
-                raise ValueError(f"{where} declares {declaration.tag} a second time")
-            found[declaration.tag] = declaration
-    return found
-
-
-def tagged(record: Any) -> dict[str, float]:
-    """Return tag -> value for a filled group; metrics that are None this time are left out."""
-    return {
-        field.metadata[_KEY].tag: float(value)
-        for field in dataclasses.fields(record)
-        if (value := getattr(record, field.name)) is not None
-    }
-
-
-def find_metric(tag: str, known: Mapping[str, Metric], parameter: str) -> Metric:
-    """Return the declaration of ``tag``; ``parameter`` is the setting that asked for it.
-
-    Raises:
-        ConfigError: No such metric is declared.
-    """
-    if tag not in known:
-        allowed = ", ".join(sorted(known)) or "none yet"
-        raise ConfigError(f"{parameter} must name a declared metric ({allowed}); was {tag!r}")
-    return known[tag]
+__all__ = [
+    "CORE_STATE",
+    "EXPLAINED_GROUP",
+    "NON_FINITE",
+    "ControlMetrics",
+    "Metric",
+    "MetricFamily",
+    "NormalizerMetrics",
+    "RunMetrics",
+    "UpdateMetrics",
+    "ValidationMetrics",
+    "declared",
+    "find_metric",
+    "metric",
+    "tagged",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +172,151 @@ class UpdateMetrics:
         "train/kl_early_stop", "1", "1 when the KL stop ended the epochs.", aggregate="last"
     )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMetrics:
+    """What the controllers did in one cycle; None where a controller is not there."""
+
+    critic_learning_rate: float | None = metric(
+        "train/critic_learning_rate",
+        "1",
+        "Learning rate of the critics' own parts.",
+        aggregate="last",
+    )
+    entropy_raw: float | None = metric(
+        "train/ent_coef_raw", "1", "Entropy coefficient before floor and boost.", aggregate="last"
+    )
+    entropy_nominal: float | None = metric(
+        "train/ent_coef_nominal", "1", "Entropy coefficient before the boost.", aggregate="last"
+    )
+    policy_entropy: float = metric(
+        "train/policy_entropy_raw", "nats", "Mean base entropy of the acting policy."
+    )
+    entropy_slope: float | None = metric(
+        "train/policy_entropy_slope", "nats", "Slope of the base entropy, per cycle."
+    )
+    entropy_decay_start: float | None = metric(
+        "train/entropy_decay_start_update",
+        "1",
+        "Cycle at which the decay started.",
+        aggregate="last",
+    )
+    sampled_kl: float = metric(
+        "train/approx_kl_k3", "nats", "KL(acting || new) from the sampled actions."
+    )
+    kl_target: float | None = metric(
+        "train/kl_target", "nats", "KL that the cycle should stay below.", aggregate="last"
+    )
+    kl_exceeded: float | None = metric(
+        "train/kl_exceed_frac", "fraction", "Share of minibatches with a KL above the target."
+    )
+    kl_epoch_factor: float | None = metric(
+        "train/kl_epoch_factor",
+        "1",
+        "Share of the epochs that the next cycle may have.",
+        aggregate="last",
+    )
+    kl_rate_factor: float | None = metric(
+        "train/kl_lr_factor",
+        "1",
+        "What the KL controller multiplied learning rates by.",
+        aggregate="last",
+    )
+    kl_penalty: float | None = metric(
+        "train/kl_penalty_beta", "1", "Coefficient of the KL penalty.", aggregate="last"
+    )
+    kl_penalty_loss: float | None = metric(
+        "train/policy_loss_kl_penalty", "1", "The KL penalty as added to the loss."
+    )
+    kl_penalty_error: float | None = metric(
+        "train/kl_penalty_error", "1", "KL over target, minus 1.", aggregate="last"
+    )
+    kl_penalty_p: float | None = metric(
+        "train/kl_penalty_pid_p", "1", "Proportional part of the penalty.", aggregate="last"
+    )
+    kl_penalty_i: float | None = metric(
+        "train/kl_penalty_pid_i", "1", "Integral part of the penalty.", aggregate="last"
+    )
+    kl_penalty_d: float | None = metric(
+        "train/kl_penalty_pid_d", "1", "Derivative part of the penalty.", aggregate="last"
+    )
+    imitation_coefficient: float | None = metric(
+        "train/policy_bc_coef", "1", "Coefficient of the imitation term.", aggregate="last"
+    )
+    imitation_loss: float | None = metric(
+        "train/policy_loss_bc", "nats", "Imitation loss before its coefficient."
+    )
+    imitation_weighted: float | None = metric(
+        "train/policy_loss_bc_weighted", "1", "Imitation loss as added."
+    )
+    imitation_share: float | None = metric(
+        "train/bc_loss_ratio",
+        "fraction",
+        "Share of the imitation term in the sizes of the actor's two losses.",
+        healthy=(-0.01, 0.8),
+    )
+    imitation_dominates: float | None = metric(
+        "warn/bc_loss_dominates", "1", "1 when that share is above 0.8.", aggregate="last"
+    )
+    severe_log_ratio: float = metric(
+        "warn/log_ratio_severe_instability",
+        "1",
+        "1 when an absolute log-ratio is above 10.",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    explained_variance_after: float | None = metric(
+        "train/explained_variance_after",
+        "1",
+        "Share of the variance of returns that the updated critics explain, without clipping.",
+        better="higher",
+    )
+    explained_variance_mean: float | None = metric(
+        "train/ev/mean_grouped", "1", "Mean over groups, where it is defined.", better="higher"
+    )
+    explained_variance_median: float | None = metric(
+        "train/ev/median_grouped", "1", "Median over groups, where it is defined.", better="higher"
+    )
+    rolled_back: float = metric(
+        "error/rolled_back",
+        "1",
+        "1 when the last healthy weights were put back.",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    normalizer_mean_drift: float | None = metric(
+        "debug/normalizer_mean_drift",
+        "1",
+        "Move of the policy's own observation means after this rollout, in deviations.",
+    )
+    normalizer_std_drift: float | None = metric(
+        "debug/normalizer_std_drift", "1", "The same of the deviations, in logarithms."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalizerMetrics:
+    """How far the statistics of a VecNormalize moved by one rollout; None without one."""
+
+    mean_drift: float | None = metric(
+        "debug/vecnormalize_mean_drift", "1", "Move of the means, in deviations."
+    )
+    std_drift: float | None = metric(
+        "debug/vecnormalize_std_drift", "1", "Move of the deviations, in logarithms."
+    )
+
+
+NON_FINITE: Final = MetricFamily(
+    pattern="error/{place}_nonfinite",
+    unit="1",
+    sentence="Micro-batches, steps or rows left out in a cycle, by the place of the bad number.",
+)
+
+EXPLAINED_GROUP: Final = MetricFamily(
+    pattern="train/ev/group/{group}",
+    unit="1",
+    sentence="Explained variance of one group, after the update.",
+)
 
 CORE_STATE: Final = MetricFamily(
     pattern="lstm/{core}_{part}_layer{layer}_{statistic}",

@@ -1,7 +1,12 @@
 """How well values predict returns."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
+
+from quantail.errors import DataError
 
 
 def explained_variance(predicted: Tensor, observed: Tensor, weights: Tensor) -> Tensor:
@@ -27,6 +32,31 @@ def explained_variance(predicted: Tensor, observed: Tensor, weights: Tensor) -> 
     return (
         (1 - _variance(error, shares) / total).float() if total > 1e-8 else torch.tensor(torch.nan)
     )
+
+
+def grouped_explained_variance(
+    predicted: Tensor, observed: Tensor, weights: Tensor, groups: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return :func:`explained_variance` of each group of rows, by name.
+
+    Args:
+        predicted: [T, N].
+        observed: [T, N].
+        weights: [T, N].
+        groups: [T][N], the group of each row.
+    """
+    names = np.asarray(groups)
+    if names.shape != tuple(weights.shape):
+        raise DataError(
+            f"groups must name one group per row, shape {tuple(weights.shape)}; shape was "
+            f"{names.shape}"
+        )
+    found = {}
+    for name in np.unique(names):
+        chosen = torch.as_tensor(names == name)
+        parts = (part.cpu()[chosen] for part in (predicted, observed, weights))
+        found[str(name)] = float(explained_variance(*parts))
+    return found
 
 
 def _variance(rows: Tensor, shares: Tensor) -> Tensor:

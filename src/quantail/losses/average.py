@@ -13,12 +13,15 @@ _EXTREMES = frozenset({"log_ratio_max_abs"})
 _COUNTS = frozenset({"log_ratio_nan_count", "log_ratio_inf_count"})
 
 
-def average_terms(terms: Sequence[LossTerms], shares: Sequence[float]) -> LossTerms:
+def average_terms(
+    terms: Sequence[LossTerms], shares: Sequence[float], every: Sequence[LossTerms] | None = None
+) -> LossTerms:
     """Return the terms over all rows, outside the graph.
 
     Args:
         terms: Of each micro-batch: weighted means over its rows.
         shares: Sum of row weights of each micro-batch.
+        every: Of all micro-batches, those left out too: counts are theirs; None has none left out.
 
     Returns:
         Means weighted by ``shares``, counts summed, extremes kept. A standard deviation is averaged
@@ -36,7 +39,8 @@ def average_terms(terms: Sequence[LossTerms], shares: Sequence[float]) -> LossTe
         if field.name in _EXTREMES:
             ratios[field.name] = torch.stack(rows).amax()
         elif field.name in _COUNTS:
-            ratios[field.name] = torch.stack(rows).sum()
+            counted = [getattr(term.ratio, field.name) for term in every or terms]
+            ratios[field.name] = torch.stack(counted).sum()
         else:
             ratios[field.name] = mean(rows)
     return LossTerms(
@@ -44,5 +48,7 @@ def average_terms(terms: Sequence[LossTerms], shares: Sequence[float]) -> LossTe
         policy=mean([term.policy for term in terms]),
         entropy=mean([term.entropy for term in terms]),
         values=tuple(mean(rows) for rows in zip(*(term.values for term in terms), strict=True)),
+        penalty=mean([term.penalty for term in terms]),
+        imitation=mean([term.imitation for term in terms]),
         ratio=RatioInfo(**ratios),
     )

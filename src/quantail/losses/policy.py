@@ -76,12 +76,16 @@ def guarded_ratio(log_ratio: Tensor) -> Tensor:
     return torch.where(torch.isfinite(log_ratio), held, torch.nan).exp()
 
 
-def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float) -> RatioInfo:
+@torch.no_grad()
+def ratio_info(
+    log_ratio: Tensor, kl: Tensor, sampled_kl: Tensor, weights: Tensor, clip_range: float
+) -> RatioInfo:
     """Summarize how far the policy has moved, from log-ratios before the guard.
 
     Args:
         log_ratio: [...].
-        kl: [...], KL(old || new) of each row.
+        kl: [...], analytic KL(old || new) of each row.
+        sampled_kl: [...], the same from the sampled action, by k3.
         weights: [...]; rows with weight 0 are left out.
         clip_range: ε.
 
@@ -96,7 +100,8 @@ def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float
     rows = torch.where(finite, rows, 0.0)
     size = rows.abs() * (weights > 0)
     ratio = guarded_ratio(rows)
-    kl = torch.where(finite, kl.detach(), 0.0)
+    kl = torch.where(finite & torch.isfinite(kl), kl, 0.0)
+    sampled_kl = torch.where(finite & torch.isfinite(sampled_kl), sampled_kl, 0.0)
     means = weighted_means(
         [
             kl,
@@ -106,6 +111,7 @@ def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float
             rows.square(),
             (size > LOG_RATIO_EXTREME).to(dtype),
             (size > LOG_RATIO_GUARD).to(dtype),
+            sampled_kl,
         ],
         shares,
     )
@@ -113,6 +119,7 @@ def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float
     nan_count = (bad & log_ratio.isnan()).sum()
     return RatioInfo(
         approx_kl=means[0],
+        sampled_kl=means[7],
         clip_fraction=means[1],
         ratio_mean=means[2],
         log_ratio_mean=mean,

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import torch
 from annotated_types import Ge
 from torch import Tensor
 
@@ -19,6 +20,9 @@ class LossWeights:
     """Of the entropy bonus."""
     value: Annotated[float, Ge(0)] = 0.5
     """Of the mean loss of the critics."""
+    kl: Annotated[float, Ge(0)] = 0.0
+    """Of KL(acting || new)."""
+    imitation: Annotated[float, Ge(0)] = 0.0
 
 
 def total_loss(
@@ -29,10 +33,13 @@ def total_loss(
     *,
     coefficients: LossWeights,
     ratio: RatioInfo,
+    kl_rows: Tensor | None = None,
+    imitation: Tensor | None = None,
+    actor: bool = True,
 ) -> LossTerms:
     """Return every term and their sum.
 
-    total = policy + c_H (-mean H) + c_V mean_k(value_k)
+    total = policy + c_H (-mean H) + c_V mean_k(value_k) + β mean KL + c_I imitation
 
     Each term is the weighted mean over rows, so a row with weight ½ counts half. Critics are
     averaged after their rows were reduced, so each keeps its own per-row clipping.
@@ -42,8 +49,12 @@ def total_loss(
         entropy_rows: [...], entropy of the policy.
         value_rows: For each critic [...].
         weights: [...].
-        coefficients: Of entropy and critics.
+        coefficients: Of the terms beside the policy's.
         ratio: Passed through.
+        kl_rows: [...], KL(acting || new); needed when its coefficient is not 0.
+        imitation: Scalar, if there is such a term.
+        actor: Whether the actor's terms count; else the sum has those of the critics alone, and
+            the actor's parameters are not in its graph.
 
     Raises:
         DataError: a term does not hold one number per row, or there is no critic.
@@ -54,7 +65,23 @@ def total_loss(
     for index, rows in enumerate(value_rows):
         check_rows(f"value_rows[{index}]", rows, weights)
     check_rows("entropy", entropy_rows, weights)
-    means = weighted_means([policy_rows, -entropy_rows, *value_rows], weights)
-    policy, entropy, *values = means.unbind()
-    total = policy + coefficients.entropy * entropy + coefficients.value * means[2:].mean()
-    return LossTerms(total=total, policy=policy, entropy=entropy, values=tuple(values), ratio=ratio)
+    means = weighted_means([policy_rows, -entropy_rows], weights)
+    policy, entropy = means.unbind()
+    values = weighted_means(value_rows, weights)
+    total = coefficients.value * values.mean()
+    penalty = torch.zeros_like(policy)
+    if coefficients.kl and kl_rows is not None:
+        penalty = coefficients.kl * weighted_means([kl_rows], weights)[0]
+    if actor:
+        total = policy + coefficients.entropy * entropy + total + penalty
+        if imitation is not None:
+            total = total + coefficients.imitation * imitation
+    return LossTerms(
+        total=total,
+        policy=policy,
+        entropy=entropy,
+        values=tuple(values.unbind()),
+        penalty=penalty,
+        imitation=torch.zeros_like(policy) if imitation is None else imitation,
+        ratio=ratio,
+    )

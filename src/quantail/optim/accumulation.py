@@ -20,6 +20,8 @@ class AccumulationInfo:
 
     used: tuple[bool, ...]
     """For each micro-batch, in order."""
+    bad: tuple[str, ...]
+    """For each micro-batch what was not finite first, in the words of ``first_bad``."""
     weight: float
     """Σ W over the micro-batches used; with 0 no gradient was set and no step may be taken."""
     empty: int
@@ -52,14 +54,17 @@ def accumulate(
     names, tensors = list(moving), list(moving.values())
     sums: list[Tensor | None] = [None] * len(tensors)
     used: list[bool] = []
+    found: list[str] = []
     weight, empty, non_finite, first_bad = 0.0, 0, 0, ""
     for loss, share in losses:
         if share == 0:
             empty += 1
             used.append(False)
+            found.append("")
             continue
         gradients, bad = _finite_gradients(loss, share, names, tensors)
         used.append(not bad)
+        found.append(bad)
         if bad:
             non_finite += 1
             first_bad = first_bad or bad
@@ -68,7 +73,7 @@ def accumulate(
         sums = [_plus(total, part) for total, part in zip(sums, gradients, strict=True)]
     for parameter, total in zip(tensors, sums, strict=True):
         parameter.grad = None if total is None else total / weight
-    return AccumulationInfo(tuple(used), weight, empty, non_finite, first_bad)
+    return AccumulationInfo(tuple(used), tuple(found), weight, empty, non_finite, first_bad)
 
 
 def _finite_gradients(

@@ -7,16 +7,14 @@ undone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final
 
 from annotated_types import Ge
 
 from quantail.config_class import config
 from quantail.errors import QuantailError
+from quantail.flow import Place
 
-Place: TypeAlias = Literal[
-    "log_ratio", "loss", "gradient", "parameter", "observation", "reward", "action"
-]
 PLACES: Final[tuple[Place, ...]] = (
     "log_ratio",
     "loss",

@@ -39,6 +39,8 @@ class TargetCurve:
     means: FloatArray
     tails: FloatArray
     """CVaR."""
+    quantiles: FloatArray
+    """VaR, the quantile at the level of CVaR."""
 
 
 def first_search(returns: FloatArray, alpha: float, scale: float) -> SearchState:

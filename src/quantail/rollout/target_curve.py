@@ -6,7 +6,7 @@ from torch import Generator
 from quantail.flow import Rollout
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.observations import map_observation
-from quantail.risk.cvar import cvar
+from quantail.risk.cvar import cvar, quantile
 from quantail.risk.search import TargetCurve
 from quantail.targets.twin import twin_atoms
 from quantail.types import FloatArray
@@ -49,4 +49,8 @@ def target_curve(
     atoms, weights = twin_atoms(output.values, policy.config.twin, generator)
     mixture = atoms.double().view(n_grid, -1)
     shares = weights.double().repeat(n_starts) / n_starts
-    return TargetCurve(means=(mixture @ shares).numpy(), tails=cvar(mixture, shares, alpha).numpy())
+    return TargetCurve(
+        means=(mixture @ shares).numpy(),
+        tails=cvar(mixture, shares, alpha).numpy(),
+        quantiles=quantile(mixture, shares, alpha).numpy(),
+    )

@@ -1,8 +1,8 @@
 """``DistributionalPPO``: the learner behind the API of Stable-Baselines3."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -14,31 +14,39 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
-from torch import Tensor
 
 from quantail.checkpoint.archive import Location
-from quantail.config import LearnerConfig
-from quantail.diagnostics.core_states import core_state_metrics
-from quantail.diagnostics.metrics import critic_norms, update_metrics
-from quantail.diagnostics.monitors import watch_critics
-from quantail.diagnostics.schema import tagged
-from quantail.errors import ConfigError, QuantailWarning
-from quantail.flow import Coefficients, PolicyOutput, Rollout, RolloutCarry
-from quantail.learner import update
+from quantail.config import ExplainedVariance, LearnerConfig
+from quantail.errors import ConfigError
+from quantail.flow import Rollout, RolloutCarry
+from quantail.losses.imitation import ImitationConfig
 from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig, check_value_clip
 from quantail.nets.critics import CriticConfig
-from quantail.rollout.collect import Draw, StoppedError, collect, start
-from quantail.rollout.environment import EnvStep
+from quantail.optim.entropy_control import EntropyControl
+from quantail.optim.guard import Guard
+from quantail.optim.kl_control import KlControl
+from quantail.optim.safety import Snapshot
+from quantail.optim.schedules import Schedules
+from quantail.risk.config import RiskConfig, risk_config
+from quantail.rollout.demonstrations import Demonstrations
 from quantail.rollout.sequences import chunk_length
-from quantail.sb3.buffer import check_buffer_class, fill_buffer
+from quantail.sb3.acting import act
+from quantail.sb3.buffer import check_buffer_class
 from quantail.sb3.checks import check_policy, check_ranges, check_sde, check_sizes, joined
-from quantail.sb3.distributions import stored_actions
-from quantail.sb3.environment import SB3Environment
-from quantail.sb3.exploration import seeded, state_noise
+from quantail.sb3.controllers import (
+    check_demonstrations,
+    check_freezing,
+    check_lone_critics,
+    check_owners,
+    regrouped,
+)
+from quantail.sb3.exploration import seeded
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import POLICIES, MlpPolicy
+from quantail.sb3.risk import check_risk, with_budget
 from quantail.sb3.saving import save_agent
+from quantail.sb3.training import learn_from
 from quantail.state import TrainState
 from quantail.targets.compute import TargetConfig
 from quantail.targets.twin import Twin
@@ -93,6 +101,20 @@ class DistributionalPPO(OnPolicyAlgorithm):
         burn_in: Rows replayed before each chunk to warm its state up.
         dual_clip: Bound on the surrogate of rows with negative advantage.
         normalize_advantage_per_env: Statistics of each environment by itself.
+        critic_learning_rate: Of what the critics have for themselves; None is ``learning_rate``.
+        schedules: Coefficients by steps of the environments since the agent was made.
+        kl_control: What happens when a cycle moves the policy too far; in place of ``target_kl``.
+        entropy_control: Decay, boost and floor of ``ent_coef``.
+        imitation: A term that pulls toward good or demonstrated actions.
+        demonstrations: For ``imitation=Cloning(...)``.
+        guard: What happens when something is not finite.
+        explained_variance: How the critics' predictions are judged.
+        cvar_alpha: The tail is the worst share α of episodes; 0.05 by default.
+        cvar_limit: Least CVaR of an episode's discounted return; the mean is maximized under it.
+        cvar_weight: Fixed weight of CVaR beside the mean, in place of a limit.
+        risk: Everything about tail risk, in place of the three before.
+        freeze_normalizer: Hold the statistics of a ``VecNormalize`` during a rollout; they move
+            when it has ended.
     """
 
     policy: MlpPolicy  # type: ignore[assignment]
@@ -137,12 +159,31 @@ class DistributionalPPO(OnPolicyAlgorithm):
         burn_in: int = 0,
         dual_clip: float | None = None,
         normalize_advantage_per_env: bool = False,
+        critic_learning_rate: float | None = None,
+        schedules: Schedules | None = None,
+        kl_control: KlControl | None = None,
+        entropy_control: EntropyControl | None = None,
+        imitation: ImitationConfig | None = None,
+        demonstrations: Demonstrations | None = None,
+        guard: Guard | None = None,
+        explained_variance: ExplainedVariance | None = None,
+        freeze_normalizer: bool = False,
+        cvar_alpha: float | None = None,
+        cvar_limit: float | None = None,
+        cvar_weight: float | None = None,
+        risk: RiskConfig | None = None,
     ) -> None:
         check_policy(policy)
         check_buffer_class(rollout_buffer_class)
         if value_clip is not None and clip_range_vf is not None:
             raise ConfigError("clip_range_vf has no effect beside value_clip; leave it out")
+        if kl_control is not None and target_kl is not None:
+            raise ConfigError("target_kl has no effect beside kl_control; leave it out")
+        check_owners(schedules or Schedules(), locals(), signature(DistributionalPPO))
+        check_demonstrations(imitation, demonstrations)
         policy_kwargs = joined(policy_kwargs or {}, {"critic": critic, "twin": twin})
+        tail_risk = risk_config(cvar_alpha, cvar_limit, cvar_weight, risk)
+        policy_kwargs = with_budget(policy_kwargs, tail_risk, gamma)
         super().__init__(
             policy,  # type: ignore[arg-type]
             env,  # type: ignore[arg-type]
@@ -182,7 +223,13 @@ class DistributionalPPO(OnPolicyAlgorithm):
             burn_in=burn_in,
             dual_clip=dual_clip,
             max_grad_norm=max_grad_norm,
-            target_kl=target_kl,
+            critic_learning_rate=critic_learning_rate,
+            schedules=schedules or Schedules(),
+            kl_control=kl_control if target_kl is None else KlControl(target=target_kl),
+            entropy_control=entropy_control,
+            imitation=imitation,
+            guard=guard or Guard(),
+            explained_variance=explained_variance or ExplainedVariance(),
             targets=TargetConfig(
                 gamma=gamma,
                 gae_lambda=gae_lambda,
@@ -191,10 +238,16 @@ class DistributionalPPO(OnPolicyAlgorithm):
                 normalize_advantage_per_env=normalize_advantage_per_env,
             ),
             value_clip=value_clip or (NoClip() if clip_range_vf is None else MeanClip()),
+            tail_risk=tail_risk,
         )
+        self.cvar_alpha, self.cvar_limit = cvar_alpha, cvar_limit
+        self.cvar_weight, self.risk = cvar_weight, risk
         self._carry: RolloutCarry | None = None
         self._rollout: Rollout | None = None
+        self._healthy: Snapshot | None = None
         self.train_state = TrainState()
+        self.demonstrations = demonstrations
+        self.freeze_normalizer = freeze_normalizer
         if _init_setup_model:
             self._setup_model()
 
@@ -208,6 +261,11 @@ class DistributionalPPO(OnPolicyAlgorithm):
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         check_value_clip(self.learner_config.value_clip, self.policy.net.config.critic.kind)
+        check_lone_critics(self.learner_config, self.policy.net)
+        check_freezing(self.freeze_normalizer, self.env)
+        check_risk(self.learner_config.tail_risk, self.policy.net.config, self.env)
+        if self.learner_config.splits_learning_rate:
+            self.policy.optimizer = regrouped(self.policy)
         self._length = chunk_length(
             self.n_steps,
             self.batch_size,
@@ -257,94 +315,13 @@ class DistributionalPPO(OnPolicyAlgorithm):
         n_rollout_steps: int,
     ) -> bool:
         """Act for ``n_rollout_steps`` steps; False when a callback asked to stop."""
-        self.policy.set_training_mode(False)
-        environment = SB3Environment(env)
-        if self._carry is None:
-            assert self._last_obs is not None
-            masks = environment.action_masks()
-            self._carry = start(self.policy.net, self._last_obs, masks, env.num_envs)
-        draw: Draw | None = None
-        if self.use_sde:
-            draw = state_noise(self.policy, env.num_envs, self.sde_sample_freq, self._generator)
-        callback.on_rollout_start()
-
-        def on_step(step: int, output: PolicyOutput, raw: Tensor, result: EnvStep) -> bool:
-            self.num_timesteps += env.num_envs
-            done = result.terminated | result.truncated
-            self._last_obs, self._last_episode_starts = result.observations, done
-            callback.update_locals(
-                {
-                    "self": self,
-                    "env": env,
-                    "rollout_buffer": rollout_buffer,
-                    "n_steps": step,
-                    "n_rollout_steps": n_rollout_steps,
-                    "actions": stored_actions(output.actions, raw).cpu().numpy(),
-                    "new_obs": result.observations,
-                    "rewards": result.rewards,
-                    "dones": done,
-                    "infos": result.infos,
-                }
-            )
-            if not callback.on_step():
-                return False
-            self._update_info_buffer(result.infos, done)  # type: ignore[arg-type]
-            return True
-
-        try:
-            self._rollout, self._carry = collect(
-                self.policy.net,
-                environment,
-                self._carry,
-                n_rollout_steps,
-                self._length,
-                self._generator,
-                on_step,
-                draw,
-            )
-        except StoppedError as stopped:
-            self._carry = stopped.carry
-            return False
-        fill_buffer(rollout_buffer, self._rollout, self.policy.net.config.twin)
-        callback.update_locals({"rollout": self._rollout})
-        callback.on_rollout_end()
-        return True
+        return act(self, env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
         """Learn from the latest rollout."""
         assert self._rollout is not None
-        self.policy.set_training_mode(True)
-        progress = self._current_progress_remaining
-        settings = self.learner_config
-        if self.clip_range_vf is not None:
-            # Where a schedule ends at 0 the value is held as tight as floats allow.
-            width = self.clip_range_vf(progress) or 1e-8  # type: ignore[operator]
-            settings = replace(settings, value_clip=MeanClip(range=width))
-        now = Coefficients(
-            learning_rate=self.lr_schedule(progress),
-            clip_range=self.clip_range(progress),  # type: ignore[operator]
-            entropy=self.ent_coef,
-            value=self.vf_coef,
-        )
-        result, self.train_state = update(
-            self.policy.net,
-            self.policy.optimizer,
-            self._rollout,
-            settings,
-            now,
-            self.train_state,
-            self._generator,
-        )
-        starts = self._rollout.episode_starts[:: self._length]
-        states = core_state_metrics(self._rollout.chunk_states, starts)
-        self._rollout = None
-        self._n_updates += result.epochs
-        watch = watch_critics(critic_norms(result), self.train_state.cycles_imbalanced)
-        self.train_state = replace(self.train_state, cycles_imbalanced=watch.cycles_imbalanced)
-        if watch.advice is not None:
-            warnings.warn(watch.advice, QuantailWarning, stacklevel=2)
-        for tag, value in {**tagged(update_metrics(result, watch)), **states}.items():
-            self.logger.record(tag, value)
+        rollout, self._rollout = self._rollout, None
+        learn_from(self, rollout)
 
     def save(
         self,

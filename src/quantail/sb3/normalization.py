@@ -1,16 +1,19 @@
 """The statistics of ``VecNormalize``, wherever in a chain of wrappers it stands."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Self
 from warnings import warn
 
 import numpy as np
+import torch
 from gymnasium import wrappers as gym_wrappers
 from numpy.typing import NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from quantail.checkpoint.archive import CheckpointError
+from quantail.diagnostics.drift import Moments, drift
+from quantail.diagnostics.schema import NormalizerMetrics
 from quantail.errors import ConfigError, QuantailWarning
 
 # What changes the observations or rewards an agent sees. Whether statistics go on moving
@@ -57,6 +60,81 @@ def check_raw_rewards(env: VecEnv | None, setting: str) -> None:
                 f"{wrapper.__name__}, which hides them. Leave the wrapper out, and use "
                 "VecNormalize(norm_reward=True), which keeps raw rewards, if they must be scaled"
             )
+
+
+def has_normalizer(env: VecEnv) -> bool:
+    """Whether a ``VecNormalize`` stands anywhere in the chain."""
+    return any(True for _ in _wrappers(env))
+
+
+class WatchedStatistics:
+    """Watches, and on request holds, the statistics of every ``VecNormalize`` for one rollout.
+
+    Held statistics stay as they are, so that one mapping from raw to normalized numbers holds
+    throughout; when the rollout has ended they take in its steps one by one, as they would have.
+
+    Args:
+        env: The chain of wrappers.
+        freeze: Whether to hold them.
+    """
+
+    def __init__(self, env: VecEnv, *, freeze: bool) -> None:
+        self._wrappers = [wrapper for wrapper in _wrappers(env) if wrapper.training]
+        self._held = list(self._wrappers) if freeze else []
+        self._steps: list[tuple[NDArray[np.bool_], list[tuple[Any, NDArray[Any]]]]] = []
+        self._before = _observed(self._wrappers)
+
+    def __enter__(self) -> Self:
+        for wrapper in self._held:
+            wrapper.training = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for wrapper in self._held:
+            wrapper.training = True
+        for done, parts in self._steps:
+            for wrapper, (observations, rewards) in zip(self._held, parts, strict=True):
+                _take_in(wrapper, observations, rewards, done)
+
+    def record(self, done: NDArray[np.bool_]) -> None:
+        """Keep the step that was just made, while statistics are held."""
+        if self._held:
+            parts = [(w.get_original_obs(), w.get_original_reward()) for w in self._held]
+            self._steps.append((done.copy(), parts))
+
+    def metrics(self) -> NormalizerMetrics:
+        """Return how far the statistics of observations have moved."""
+        mean, std = drift(self._before, _observed(self._wrappers)) or (None, None)
+        return NormalizerMetrics(mean_drift=mean, std_drift=std)
+
+
+def _take_in(
+    wrapper: VecNormalize, observations: Any, rewards: NDArray[Any], done: NDArray[np.bool_]
+) -> None:
+    """Let a wrapper's statistics take in one step, as its ``step_wait`` does."""
+    if wrapper.norm_obs:
+        running: Any = wrapper.obs_rms
+        if isinstance(running, dict):
+            for key, part in running.items():
+                part.update(observations[key])
+        else:
+            running.update(observations)
+    wrapper._update_reward(rewards)
+    wrapper.returns[done] = 0
+
+
+def _observed(wrappers: list[VecNormalize]) -> Moments | None:
+    """Return the moments of all observations that are normalized, in one row."""
+    parts = []
+    for wrapper in wrappers:
+        if wrapper.norm_obs:
+            running: Any = wrapper.obs_rms
+            parts += list(running.values()) if isinstance(running, dict) else [running]
+    if not parts:
+        return None
+    mean = np.concatenate([np.ravel(part.mean) for part in parts])
+    variance = np.concatenate([np.ravel(part.var) for part in parts])
+    return Moments(torch.tensor(mean), torch.tensor(np.sqrt(variance)))
 
 
 def statistics(env: VecEnv | None) -> list[dict[str, Any]] | None:

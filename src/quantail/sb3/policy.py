@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 
 from quantail.checkpoint.archive import Location
 from quantail.errors import ConfigError, DataError
-from quantail.flow import ActionDistribution, CoreState, PolicyOutput, PolicyState
+from quantail.flow import ActionDistribution, PolicyOutput
 from quantail.nets.actor_critic import ActorCritic, PolicyConfig
 from quantail.nets.actors import (
     ActorConfig,
@@ -31,6 +31,7 @@ from quantail.nets.actors import (
     StateNoiseActor,
     explored,
 )
+from quantail.nets.budget import BudgetConfig
 from quantail.nets.cores import CoreConfig
 from quantail.nets.critics import CriticConfig, QuantileCritic
 from quantail.sb3.distributions import raw_actions, stored_actions, to_sb3
@@ -43,6 +44,7 @@ from quantail.sb3.network import (
     layer_sizes,
 )
 from quantail.sb3.policy_saving import load_policy, save_policy
+from quantail.sb3.predicting import split_state, unflatten
 from quantail.targets.twin import Twin, twin_mean
 
 
@@ -83,6 +85,7 @@ class MlpPolicy(BasePolicy):
         critic_gradient_scale: With ``shared_lstm``, what the critics' gradient is multiplied by
             where it enters the LSTM; 0 by default.
         normalize_observations: Normalize observations inside the policy.
+        budget: What an agent with tail risk gives its policy.
     """
 
     recurrent: ClassVar[bool] = False
@@ -118,6 +121,7 @@ class MlpPolicy(BasePolicy):
         twin: Twin = "min",
         critic_gradient_scale: float | None = None,
         normalize_observations: bool = True,
+        budget: BudgetConfig | None = None,
     ) -> None:
         # What is needed to build the same policy again.
         given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN}
@@ -161,6 +165,7 @@ class MlpPolicy(BasePolicy):
             orthogonal_init=ortho_init,
             scale_images=normalize_images,
             normalize_observations=normalize_observations,
+            budget=budget,
         )
         self.net = ActorCritic(
             observation_space, action_space, config, self.make_features_extractor
@@ -256,17 +261,21 @@ class MlpPolicy(BasePolicy):
             )
         tensors, is_vectorized = self.obs_to_tensor(observation)
         n_envs = _count(tensors)
-        memory = self.net.initial_state(n_envs)
-        if state is not None:
-            memory = _unflatten([torch.as_tensor(part) for part in state], memory)
         starts = torch.full((n_envs,), state is None)
         if episode_start is not None:
             starts = torch.as_tensor(np.asarray(episode_start, np.bool_).reshape(-1)).expand(n_envs)
+        budget, parts = split_state(self.net.budget, state, starts)
+        memory = self.net.initial_state(n_envs)
+        if state is not None:
+            memory = unflatten(parts, memory)
         with torch.no_grad():
-            output = self.net.step(tensors, memory, starts.to(self.device))
+            seen = None if self.net.budget is None else self.net.budget(budget)
+            output = self.net.step(tensors, memory, starts.to(self.device), None, seen)
             raw = self.draw(output.actions, deterministic)
             actions = in_space(output.actions.to_env(raw).cpu().numpy(), self.action_space)
         after = tuple(part.cpu().numpy() for core in output.state for part in core)
+        if budget is not None:
+            after = (*after, budget.numpy())
         return (actions if is_vectorized else actions.squeeze(0)), (after or None)
 
     def reset_noise(self, n_envs: int = 1, generator: Generator | None = None) -> None:
@@ -301,7 +310,8 @@ class MlpPolicy(BasePolicy):
     def _first_step(self, obs: PyTorchObs) -> PolicyOutput:
         n_envs = _count(obs)
         starts = torch.ones(n_envs, dtype=torch.bool, device=self.device)
-        return self.net.step(obs, self.net.initial_state(n_envs), starts)
+        budget = None if self.net.budget is None else self.net.budget.at_target(n_envs)
+        return self.net.step(obs, self.net.initial_state(n_envs), starts, None, budget)
 
 
 _NOT_GIVEN = ("self", "__class__", "lr_schedule")
@@ -361,17 +371,3 @@ def _state_noise(use_sde: bool, full_std: bool, use_expln: bool) -> StateNoise |
             f"{full_std} and {use_expln}. Leave them out"
         )
     return None
-
-
-def _unflatten(parts: list[Tensor], like: PolicyState) -> PolicyState:
-    """Cut a flat list of tensors into the cores' states, checking their shapes."""
-    expected = [tuple(part.shape) for core in like for part in core]
-    given = [tuple(part.shape) for part in parts]
-    if given != expected:
-        raise ConfigError(
-            f"state must have the shapes {expected}, as predict() returned it for as many "
-            f"environments; had {given}. Pass None to start anew"
-        )
-    actor: CoreState = tuple(parts[: len(like.actor)])
-    critic: CoreState = tuple(parts[len(like.actor) :])
-    return PolicyState(actor, critic)

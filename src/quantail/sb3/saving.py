@@ -99,6 +99,8 @@ def _settings(model: "DistributionalPPO") -> dict[str, Any]:
         values[name] = found[0]
     if model.clip_range_vf is not None or values["value_clip"] == NoClip():
         values["value_clip"] = None
+    if model.target_kl is not None:
+        values["kl_control"] = None  # made from target_kl
     if values["rollout_buffer_class"] in (RolloutBuffer, DictRolloutBuffer):
         values["rollout_buffer_class"] = None
     values["observation_space"] = model.observation_space

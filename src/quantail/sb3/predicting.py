@@ -1,0 +1,52 @@
+"""The state that ``predict`` takes and returns: the memory of the cores, then the budgets."""
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quantail.errors import ConfigError
+from quantail.flow import CoreState, PolicyState
+from quantail.nets.budget import BudgetInputs
+
+
+def split_state(
+    budget: BudgetInputs | None, state: tuple[NDArray[Any], ...] | None, starts: Tensor
+) -> tuple[Tensor | None, list[Tensor]]:
+    """Return the budgets [N], and the memory of a state.
+
+    Args:
+        budget: Of the policy; None without tail risk, and then there are no budgets.
+        state: From the call before; None at the start.
+        starts: [N] bool, which environments start an episode; their budgets are the target.
+
+    Raises:
+        ConfigError: The state has no budgets of as many environments.
+    """
+    parts = [torch.as_tensor(part) for part in state or ()]
+    if budget is None:
+        return None, parts
+    first = budget.target.cpu().expand(len(starts))
+    if state is None:
+        return first.clone(), parts
+    if not parts or parts[-1].shape != starts.shape:
+        raise ConfigError(
+            f"state must end with the budgets of {len(starts)} environment(s), as predict() "
+            "returned it. Pass None to start anew"
+        )
+    return torch.where(starts, first, parts[-1].double()), parts[:-1]
+
+
+def unflatten(parts: list[Tensor], like: PolicyState) -> PolicyState:
+    """Cut a flat list of tensors into the cores' states, checking their shapes."""
+    expected = [tuple(part.shape) for core in like for part in core]
+    given = [tuple(part.shape) for part in parts]
+    if given != expected:
+        raise ConfigError(
+            f"state must have the shapes {expected}, as predict() returned it for as many "
+            f"environments; had {given}. Pass None to start anew"
+        )
+    actor: CoreState = tuple(parts[: len(like.actor)])
+    critic: CoreState = tuple(parts[len(like.actor) :])
+    return PolicyState(actor, critic)

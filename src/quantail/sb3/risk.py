@@ -1,0 +1,76 @@
+"""Tail risk between the agent's arguments, its policy and its environment."""
+
+from typing import TYPE_CHECKING, Any
+
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+
+from quantail.errors import ConfigError
+from quantail.nets.actor_critic import PolicyConfig
+from quantail.nets.budget import BudgetConfig
+from quantail.nets.critics import QuantileCritic
+from quantail.risk.budget import TargetDraw
+from quantail.risk.config import RiskConfig
+from quantail.risk.control import target_draw
+
+if TYPE_CHECKING:
+    from quantail.sb3.agent import DistributionalPPO
+
+
+def with_budget(
+    policy_kwargs: dict[str, Any], risk: RiskConfig | None, gamma: float
+) -> dict[str, Any]:
+    """Return the policy's arguments with what tail risk needs.
+
+    The policy sees its budget, and unless told otherwise its critics put their quantiles where
+    the tail is.
+
+    Raises:
+        ConfigError: The arguments, as of a saved agent, have another budget.
+    """
+    if risk is None:
+        if policy_kwargs.get("budget") is not None:
+            raise ConfigError(
+                "policy_kwargs has a budget, which has no effect without tail risk; give "
+                "cvar_limit, cvar_weight or risk"
+            )
+        return policy_kwargs
+    budget = BudgetConfig(discount=gamma, observed=risk.observe_budget)
+    given = policy_kwargs.get("budget", budget)
+    if given != budget:
+        raise ConfigError(
+            f"policy_kwargs['budget'] must be {budget}, by gamma and risk; was {given}. Leave it "
+            "out, and keep gamma and risk of a saved agent"
+        )
+    critic = policy_kwargs.get("critic") or QuantileCritic(levels="tail", tail_alpha=risk.alpha)
+    return {**policy_kwargs, "budget": budget, "critic": critic}
+
+
+def check_risk(risk: RiskConfig | None, network: PolicyConfig, env: VecEnv | None) -> None:
+    """Refuse tail risk where it cannot be measured.
+
+    Raises:
+        ConfigError: The critics know no law, or rewards are not raw.
+    """
+    if risk is None:
+        return
+    if network.critic.kind == "scalar":
+        raise ConfigError(
+            "cvar_limit, cvar_weight and risk need critics that learn the law of returns; critic "
+            "was scalar. Leave critic out, or use QuantileCritic or CategoricalCritic"
+        )
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecNormalize) and env.norm_reward:
+            raise ConfigError(
+                "tail risk is measured on raw rewards, and a VecNormalize with norm_reward=True "
+                "scales and clips them; pass norm_reward=False. The critics scale returns "
+                "themselves"
+            )
+        env = env.venv
+
+
+def next_targets(model: "DistributionalPPO") -> TargetDraw | None:
+    """Return from which budgets the next episodes start; None without tail risk."""
+    risk = model.learner_config.tail_risk
+    if risk is None:
+        return None
+    return target_draw(risk, model.train_state.risk, 1.0 - model._current_progress_remaining)

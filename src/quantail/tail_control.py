@@ -1,0 +1,141 @@
+"""How tail risk acts on a cycle: its weight before it, its target and multiplier after it."""
+
+from dataclasses import replace
+
+import numpy as np
+from torch import Generator
+
+from quantail.flow import Coefficients, RiskInfo, Rollout, Targets
+from quantail.nets.actor_critic import ActorCritic
+from quantail.risk.config import RiskConfig
+from quantail.risk.control import (
+    RiskMeasurement,
+    RiskState,
+    alpha_now,
+    measured_cvar,
+    step_risk,
+    weight_now,
+)
+from quantail.risk.dual import is_infeasible, violation
+from quantail.risk.search import TargetCurve, explore_share, target_grid
+from quantail.rollout.target_curve import target_curve
+from quantail.state import TrainState
+from quantail.targets.compute import TailObjective
+from quantail.types import FloatArray
+
+
+def tail_objective(
+    settings: RiskConfig | None, state: RiskState, now: Coefficients
+) -> TailObjective | None:
+    """Return how much the tail counts in this cycle; None when it does not."""
+    if settings is None:
+        return None
+    weight = weight_now(settings, state)
+    if state.active and now.cvar_weight is not None:
+        weight = now.cvar_weight
+    if weight == 0:
+        return None
+    return TailObjective(alpha=alpha_now(settings, now.progress), weight=weight)
+
+
+def after_tail_cycle(
+    settings: RiskConfig,
+    state: RiskState,
+    policy: ActorCritic,
+    rollout: Rollout,
+    targets: Targets,
+    objective: TailObjective | None,
+    progress: float,
+    generator: Generator,
+) -> tuple[RiskState, RiskInfo]:
+    """Return where tail risk stands after a cycle, and what to report.
+
+    The policy's budget is moved to the new target.
+
+    Args:
+        settings: What is wanted.
+        state: Before.
+        policy: After the cycle's steps.
+        rollout: Of the cycle.
+        targets: Of the cycle.
+        objective: Of the cycle.
+        progress: Share of training that is done.
+        generator: Draws atoms, where a critic needs it.
+    """
+    assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
+    assert policy.budget is not None, "with tail risk a policy has a budget"
+    grid = target_grid(settings.search, state.search)
+    asked = np.append(grid, state.search.target)
+    curve = target_curve(policy, rollout, asked, settings.alpha, generator)
+    on_grid = None
+    if curve is not None and state.active:
+        on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
+    seen = RiskMeasurement(
+        returns=rollout.budget.ended_returns.numpy(),
+        explored=rollout.budget.ended_explored.numpy(),
+        curve=on_grid,
+    )
+    new = step_risk(settings, state, seen, progress)
+    policy.budget.move(new.search.target, new.scale)
+    info = _info(settings, state, new, seen, curve, targets, objective, progress)
+    return new, info
+
+
+def _info(
+    settings: RiskConfig,
+    before: RiskState,
+    after: RiskState,
+    seen: RiskMeasurement,
+    curve: TargetCurve | None,
+    targets: Targets,
+    objective: TailObjective | None,
+    progress: float,
+) -> RiskInfo:
+    measured = measured_cvar(settings, after)
+    weight = 0.0 if objective is None else objective.weight
+    broken: float | None = None
+    if settings.limit is not None and measured is not None:
+        broken = violation(measured.cvar, settings.limit)
+    return RiskInfo(
+        alpha=alpha_now(settings, progress),
+        weight=weight,
+        target=before.search.target,
+        scale=after.scale,
+        cvar=None if measured is None else measured.cvar,
+        cvar_error=None if measured is None else measured.standard_error,
+        tail_episodes=None if measured is None else measured.tail_count,
+        predicted_cvar=None if curve is None else float(curve.tails[-1]),
+        coverage=_coverage(seen, curve),
+        violation=broken,
+        constraint_term=None if broken is None else weight * broken / after.scale,
+        infeasible=settings.limit is not None and is_infeasible(settings.dual, after.dual),
+        explore_share=explore_share(settings.search, progress),
+        tail_share=None if targets.tail is None else float(targets.tail.tail_share),
+        advantage_std=None if targets.tail is None else float(targets.tail.advantages.std()),
+    )
+
+
+def _coverage(seen: RiskMeasurement, curve: TargetCurve | None) -> float | None:
+    """Return the share of episodes from the target that fell to the predicted α-quantile or below.
+
+    An episode that ends in a rollout was predicted by critics at most one episode older; in a
+    calibrated critic's case the share is α, or more where the quantile has mass of its own.
+    """
+    fresh: FloatArray = seen.returns[~seen.explored]
+    if curve is None or not fresh.size:
+        return None
+    return float((fresh <= curve.quantiles[-1]).mean())
+
+
+def told_infeasible(
+    settings: RiskConfig, state: TrainState, info: RiskInfo
+) -> tuple[TrainState, str | None]:
+    """Return the state, and a sentence the first time that a limit turns out infeasible."""
+    if not info.infeasible or state.risk.warned_infeasible:
+        return state, None
+    advice = (
+        f"cvar_limit = {settings.limit} was not met in {settings.dual.patience} updates at the "
+        f"largest multiplier ({settings.dual.cap}); CVaR is {info.cvar:.4g}. It may be infeasible: "
+        "training goes on at the cap. Lower cvar_limit, or raise dual.cap"
+    )
+    return replace(state, risk=replace(state.risk, warned_infeasible=True)), advice
