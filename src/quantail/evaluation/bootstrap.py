@@ -132,12 +132,19 @@ def intervals(
     return result
 
 
-def mean_test(series: FloatArray, settings: BootstrapConfig) -> MeanTest:
+def mean_test(
+    series: FloatArray, settings: BootstrapConfig, block: float | None = None
+) -> MeanTest:
     """Return the mean of ``series`` [T] with a studentized interval (bootstrap-t).
 
     t = (mean − μ)/s with s from the means of blocks as long as the expected block; its law is that
     of (mean* − mean)/s* over resamples. Unlike a percentile interval it corrects for skewness, and
     a strategy that earns little often and loses much seldom is skewed.
+
+    Args:
+        series: Bars in order, or independent instances.
+        settings: Level and number of resamples.
+        block: Expected length of a block; 1 for independent instances, None to choose.
 
     Raises:
         DataError: When a number is not finite.
@@ -147,7 +154,7 @@ def mean_test(series: FloatArray, settings: BootstrapConfig) -> MeanTest:
         raise DataError(f"returns must be finite; bar {bar} is {series[bar]}.")
     count = len(series)
     mean = float(series.mean()) if count else math.nan
-    block = block_length(series)
+    block = block_length(series) if block is None else block
     if count < MIN_BARS:
         return MeanTest(Estimate(mean), 1.0, block)
     width = max(1, round(block))
@@ -175,23 +182,3 @@ def _block_error(rows: FloatArray, width: int) -> FloatArray:
     blocks = rows.shape[1] // width
     means = rows[:, : blocks * width].reshape(len(rows), blocks, width).mean(axis=2)
     return np.asarray(means.std(axis=1, ddof=1) / math.sqrt(blocks))
-
-
-def interval_over_instances(
-    columns: FloatArray, statistic: Statistic, settings: BootstrapConfig
-) -> tuple[Estimate, FloatArray]:
-    """Return a statistic of independent instances with its percentile interval, and its resamples.
-
-    Args:
-        columns: [K, N] numbers of N independent instances, resampled together.
-        statistic: From [..., K, N] to [...].
-        settings: Level and number of resamples.
-    """
-    draws = [
-        statistic(np.ascontiguousarray(columns[:, index].transpose(1, 0, 2)))
-        for index in _chunks(columns.shape[1], 1.0, settings)
-    ]
-    sample = np.concatenate(draws)
-    tail = 50.0 * (1.0 - settings.confidence)
-    low, high = np.percentile(sample, [tail, 100.0 - tail])
-    return Estimate(float(statistic(columns)), float(low), float(high)), sample

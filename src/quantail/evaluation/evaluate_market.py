@@ -1,0 +1,185 @@
+"""An agent on bars it has not seen: tracks, measures, comparisons, curves and verdict."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge
+
+from quantail.config_class import config
+from quantail.errors import ConfigError, ConfigProblem
+from quantail.evaluation.agent_policy import AgentPolicy
+from quantail.evaluation.backtest import MarketRun, MarketTask, backtest, make_track, run_market
+from quantail.evaluation.baselines import average_position, market_baselines
+from quantail.evaluation.bootstrap import BootstrapConfig
+from quantail.evaluation.calibration import calibrate, horizon
+from quantail.evaluation.overfitting import deflated_sharpe_of, probability_of_overfitting
+from quantail.evaluation.periods import periods_per_year
+from quantail.evaluation.record import (
+    Calibration,
+    CostCurve,
+    DelayCurve,
+    Evaluation,
+    Overfitting,
+    Track,
+)
+from quantail.evaluation.tables import break_even, compare, measure_series, sensitivity_point
+from quantail.evaluation.verdict import market_verdict
+from quantail.sb3.agent import DistributionalPPO
+from quantail.types import BoolArray, FloatArray
+
+
+@config
+class MarketEvaluation:
+    """How an agent is judged on a market."""
+
+    bootstrap: BootstrapConfig = BootstrapConfig()
+    cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
+    """Multiples of fee, spread and slippage; must include 1. Empty for no curve."""
+    delays: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
+    """Bars that orders fill later than ``fill.delay`` says; must include 0. Empty for no curve."""
+    momentum_window: Annotated[int, Ge(1)] = 20
+    """Bars over which the momentum baseline looks back."""
+    sampled: bool = True
+    """Also run the agent with drawn actions, as it acted in training."""
+
+    def check(self) -> None:
+        """Refuse curves out of order or without their reference point."""
+        for name, values, reference in (
+            ("cost_factors", self.cost_factors, 1.0),
+            ("delays", self.delays, 0),
+        ):
+            if values and (list(values) != sorted(set(values)) or reference not in values):
+                problem = f"must rise and include {reference:g}, or be empty; was {values!r}"
+                raise ConfigError([ConfigProblem(name, problem)])
+
+
+def evaluate_market(
+    task: MarketTask,
+    agent: DistributionalPPO,
+    *,
+    role: Literal["validation", "test"],
+    split: str,
+    seeds: tuple[int, ...] = (),
+    n_trials: int = 1,
+    trial_returns: FloatArray | None = None,
+    settings: MarketEvaluation = MarketEvaluation(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Judge an agent over all windows of a task, at full cost.
+
+    Args:
+        task: The bars and windows, as :meth:`MarketTask.of_rows` builds them from a fold.
+        agent: The agent.
+        role: What the windows are for.
+        split: The split's name.
+        seeds: Seeds of the agent's training, for the record; the draws of the sampled policy and
+            the bootstrap use ``settings.bootstrap.seed``.
+        n_trials: Agents tried before this one was chosen, itself included.
+        trial_returns: [T, trials] returns of the tried agents' portfolios over common bars, the
+            validation's as a rule: gives the probability of overfitting.
+        settings: Baselines, curves and intervals.
+    """
+    bootstrap, periods = settings.bootstrap, periods_per_year(task.bars)
+    every = horizon(agent.gamma)
+    run = run_market(task.simulator(), AgentPolicy(agent), every)
+    track = make_track(task, run, name="agent", label="Agent")
+    judged, tracks = run, [track]
+    if settings.sampled:
+        drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
+        judged = run_market(task.simulator(), drawn, every)
+        tracks.append(make_track(task, judged, name="agent_sampled", label="Agent, drawn actions"))
+    tracks += [*market_baselines(task, settings.momentum_window), average_position(task, track)]
+    comparisons = tuple(
+        compare(track, other, periods, bootstrap) for other in tracks if other is not track
+    )
+    verdict = market_verdict(comparisons, role)
+    calibration = market_calibration(judged, agent.gamma)
+    return Evaluation(
+        role=role,
+        split=split,
+        unit="return",
+        symbols=tuple(dict.fromkeys(symbol for symbol, _ in task.windows)),
+        seeds=seeds,
+        n_trials=n_trials,
+        confidence=bootstrap.confidence,
+        periods_per_year=periods,
+        main_baseline="flat",
+        tracks=tuple(tracks),
+        measures={each.name: measure_series(each.portfolio, periods, bootstrap) for each in tracks},
+        comparisons=comparisons,
+        verdict=verdict,
+        cost_curve=cost_curve(task, agent, track, settings) if settings.cost_factors else None,
+        delay_curve=delay_curve(task, agent, track, settings) if settings.delays else None,
+        calibration=calibration,
+        overfitting=overfitting(track.portfolio.net_return, n_trials, trial_returns),
+        notes=tuple(_notes(tracks, calibration)),
+    )
+
+
+def market_calibration(run: MarketRun, gamma: float) -> Calibration | None:
+    """Return how well the critic foresaw the run's discounted rewards."""
+    ruined: BoolArray = np.array([bool(reason) for reason in run.ended])
+    return calibrate(run.forecasts, run.rewards, run.alive, ruined, gamma)
+
+
+def cost_curve(
+    task: MarketTask, agent: DistributionalPPO, full: Track, settings: MarketEvaluation
+) -> CostCurve:
+    """Run the agent at other multiples of fee, spread and slippage; ``full`` is its own track."""
+    periods = periods_per_year(task.bars)
+    points = []
+    for factor in settings.cost_factors:
+        track = full
+        if factor != 1.0:
+            track = backtest(task, AgentPolicy(agent), cost_scale=factor)
+        points.append(sensitivity_point(factor, track.portfolio, periods, settings.bootstrap))
+    return CostCurve(tuple(points), break_even(tuple(points)))
+
+
+def delay_curve(
+    task: MarketTask, agent: DistributionalPPO, prompt: Track, settings: MarketEvaluation
+) -> DelayCurve:
+    """Run the agent with orders that fill later; ``prompt`` is its own track."""
+    periods = periods_per_year(task.bars)
+    points = []
+    for delay in settings.delays:
+        track = prompt if delay == 0 else backtest(task.delayed(delay), AgentPolicy(agent))
+        points.append(sensitivity_point(delay, track.portfolio, periods, settings.bootstrap))
+    return DelayCurve(tuple(points))
+
+
+def overfitting(
+    returns: FloatArray, n_trials: int, trial_returns: FloatArray | None = None
+) -> Overfitting:
+    """Return what the number of trials leaves of a result; see :mod:`.overfitting`."""
+    sharpes, probability = None, None
+    if trial_returns is not None and trial_returns.shape[1] > 1:
+        spread = trial_returns.std(axis=0, ddof=1)
+        means = trial_returns.mean(axis=0)
+        sharpes = np.where(spread > 0.0, means / np.where(spread > 0.0, spread, 1.0), 0.0)
+        blocks = min(16, 2 * (len(trial_returns) // 8))
+        if blocks >= 4:
+            probability = probability_of_overfitting(trial_returns, blocks)
+    deflated, threshold = deflated_sharpe_of(returns, n_trials, sharpes)
+    return Overfitting(
+        n_trials=n_trials,
+        deflated_sharpe=deflated,
+        expected_maximum_sharpe=threshold,
+        probability=probability,
+    )
+
+
+def _notes(tracks: Sequence[Track], calibration: Calibration | None) -> list[str]:
+    notes = [
+        f"{track.label}: the account in {window.symbol} was {window.ended}; it earns "
+        "nothing from there to the end of its window."
+        for track in tracks
+        for window in track.windows
+        if window.ended
+    ]
+    if calibration is None:
+        notes.append(
+            "The critic's forecasts cannot be judged: it predicts no law, its returns are not "
+            "discounted, or the windows hold too few whole stretches of its horizon."
+        )
+    return notes

@@ -1,0 +1,255 @@
+"""An agent on a problem with a known answer: the fraction of the optimum, with its interval."""
+
+import math
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from annotated_types import Ge
+
+from quantail.config_class import config
+from quantail.errors import ConfigError
+from quantail.evaluation import measures as m
+from quantail.evaluation.agent_policy import AgentPolicy
+from quantail.evaluation.bootstrap import BootstrapConfig, intervals, mean_test
+from quantail.evaluation.calibration import calibrate, horizon
+from quantail.evaluation.policies import ActingPolicy, RuleOfProblem
+from quantail.evaluation.problem_run import (
+    ProblemRun,
+    ProblemTask,
+    make_problem_track,
+    run_problem,
+)
+from quantail.evaluation.record import (
+    Calibration,
+    Comparison,
+    CostCurve,
+    Estimate,
+    Evaluation,
+    Measures,
+    OptimumFraction,
+    SensitivityPoint,
+)
+from quantail.evaluation.tables import break_even
+from quantail.evaluation.verdict import problem_verdict
+from quantail.sb3.agent import DistributionalPPO
+from quantail.sim.problems.trading import TradingProblem
+from quantail.types import FloatArray
+
+_CURVE_ENVS: Final = 200
+"""Instances of a point of the cost curve, which needs less precision than the headline."""
+
+
+@config
+class ProblemEvaluation:
+    """How an agent is judged on a problem."""
+
+    bootstrap: BootstrapConfig = BootstrapConfig()
+    cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
+    """Multiples of the trading costs; has no effect on a problem without any."""
+    sampled: bool = True
+    """Also run the agent with drawn actions, as it acted in training."""
+
+
+def evaluate_problem(
+    task: ProblemTask,
+    agent: DistributionalPPO,
+    *,
+    role: Literal["validation", "test"] = "test",
+    seeds: tuple[int, ...] = (),
+    n_trials: int = 1,
+    settings: ProblemEvaluation = ProblemEvaluation(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Judge an agent against the policies that a problem knows, on common random numbers.
+
+    Args:
+        task: The problem and its instances; take a seed that training has not used.
+        agent: The agent.
+        role: What the instances are for.
+        seeds: Seeds of the agent's training, for the record.
+        n_trials: Agents tried before this one was chosen, itself included.
+        settings: Curves and intervals.
+
+    Raises:
+        ConfigError: When the problem trades mean for less risk, so that its mean is no score.
+    """
+    if not task.problem.maximizes_mean:
+        raise ConfigError(
+            f"problem {task.problem.kind!r} trades mean for less risk, so its mean is no score; "
+            "use quantail.sim.problems.risk_score on the returns instead."
+        )
+    every = horizon(agent.gamma) if task.problem.continuing else None
+    bootstrap, solution = settings.bootstrap, task.problem.solve()
+    policies: dict[str, tuple[str, ActingPolicy[Any]]] = {
+        "agent": ("Agent", AgentPolicy(agent)),
+    }
+    if settings.sampled:
+        drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
+        policies["agent_sampled"] = ("Agent, drawn actions", drawn)
+    for name, rule in task.problem.policies().items():
+        label = "Known optimum" if name == "optimal" else name.replace("_", " ").capitalize()
+        policies[name] = (label, RuleOfProblem(rule))
+    runs = {
+        name: run_problem(task, policy, forecast_every=every)
+        for name, (_, policy) in policies.items()
+    }
+    comparisons = {
+        name: compare_runs(runs["agent"], run, name, bootstrap)
+        for name, run in runs.items()
+        if name != "agent"
+    }
+    optimum = optimum_fraction(task, runs, solution.base, solution.values["optimal"], bootstrap)
+    calibration = _calibration(runs["agent_sampled" if settings.sampled else "agent"], agent.gamma)
+    return Evaluation(
+        role=role,
+        split=task.problem.kind,
+        unit="reward",
+        symbols=(),
+        seeds=seeds,
+        n_trials=n_trials,
+        confidence=bootstrap.confidence,
+        periods_per_year=1.0,
+        main_baseline=solution.base,
+        tracks=tuple(
+            make_problem_track(task, runs[name], name, label, hindsight=False)
+            for name, (label, _) in policies.items()
+        ),
+        measures={name: problem_measures(run, bootstrap) for name, run in runs.items()},
+        comparisons=tuple(comparisons.values()),
+        verdict=problem_verdict(comparisons[solution.base], optimum),
+        cost_curve=problem_cost_curve(task, agent, settings),
+        calibration=calibration,
+        optimum=optimum,
+        notes=_notes(task, calibration),
+    )
+
+
+def compare_runs(
+    agent: ProblemRun, other: ProblemRun, name: str, settings: BootstrapConfig
+) -> Comparison:
+    """Return agent minus another policy; the instances are independent pairs."""
+    test = mean_test((agent.rewards - other.rewards).mean(axis=0), settings, block=1.0)
+    # A policy that never trades has no risk and no reward; its ratio is taken as 0.
+    ours, theirs = (np.nan_to_num(m.sharpe(run.rewards.ravel(), 1.0)) for run in (agent, other))
+    return Comparison(
+        baseline=name,
+        mean_difference=test.mean,
+        annual_difference=test.mean,
+        sharpe_difference=Estimate(float(ours - theirs)),
+        p_value=test.p_value,
+        block_length=test.block_length,
+        confidence=settings.confidence,
+    )
+
+
+def optimum_fraction(
+    task: ProblemTask,
+    runs: dict[str, ProblemRun],
+    base: str,
+    exact: float,
+    settings: BootstrapConfig,
+) -> OptimumFraction | None:
+    """Return F = (V_agent − V_base)/(V* − V_base), resampling the instances of all three together.
+
+    None where the optimum does not beat the base policy, so that there is nothing to reach.
+    """
+    means = np.stack([runs[name].rewards.mean(axis=0) for name in ("agent", base, "optimal")])
+    if means[2].mean() <= means[1].mean():
+        return None
+
+    def fraction(columns: FloatArray) -> FloatArray:
+        agent, low, high = np.moveaxis(columns.mean(axis=-1), -1, 0)
+        return np.asarray((agent - low) / (high - low))
+
+    estimate = intervals(means, {"fraction": fraction}, 1.0, settings)["fraction"]
+    return OptimumFraction(
+        fraction=estimate,
+        agent_value=float(means[0].mean()),
+        base=base,
+        base_value=float(means[1].mean()),
+        optimal_value=float(means[2].mean()),
+        exact_optimum=exact,
+        n_envs=task.n_envs,
+        n_steps=task.n_steps,
+    )
+
+
+def problem_measures(run: ProblemRun, settings: BootstrapConfig) -> Measures:
+    """Return measures per step: of all instances' steps pooled, means over instances otherwise.
+
+    Rewards add up. Total and drawdown are means over instances; ratios, quantiles and rates pool
+    the steps of all; the Calmar ratio, a yearly figure, is not defined.
+    """
+    pooled, by_instance = run.rewards.ravel(), np.ascontiguousarray(run.rewards.T)
+    mean = mean_test(run.rewards.mean(axis=0), settings, block=1.0).mean
+    facts = {
+        "volatility": m.volatility(pooled, 1.0),
+        "sharpe": m.sharpe(pooled, 1.0),
+        "sortino": m.sortino(pooled, 1.0),
+        "calmar": math.nan,
+        "max_drawdown": m.max_drawdown(by_instance, additive=True).mean(),
+        "max_drawdown_bars": m.max_drawdown_bars(by_instance, additive=True).mean(),
+        "var_95": m.value_at_risk(pooled, 0.05),
+        "cvar_95": m.cvar(pooled, 0.05),
+        "var_99": m.value_at_risk(pooled, 0.01),
+        "cvar_99": m.cvar(pooled, 0.01),
+        "hit_rate": m.hit_rate(pooled),
+        "profit_factor": m.profit_factor(pooled),
+        "turnover": run.turnover.mean(),
+        "exposure": np.abs(run.position).mean(),
+        "costs_paid": run.fee.sum(axis=0).mean(),
+        "time_in_market": np.where(np.isnan(run.position), np.nan, run.position != 0.0).mean(),
+    }
+    steps = len(run.rewards)
+    low, high = (None if bound is None else bound * steps for bound in (mean.low, mean.high))
+    return Measures(
+        total_return=Estimate(mean.value * steps, low, high),
+        annual_return=mean,
+        **{name: Estimate(float(value)) for name, value in facts.items()},
+        n_bars=steps,
+        periods_per_year=1.0,
+    )
+
+
+def problem_cost_curve(
+    task: ProblemTask, agent: DistributionalPPO, settings: ProblemEvaluation
+) -> CostCurve | None:
+    """Run the agent at other multiples of the trading costs; None where there are none."""
+    trades = task.problem.continuing and isinstance(task.problem.build(1, 0), TradingProblem)
+    if not settings.cost_factors or not trades:
+        return None
+    few = ProblemTask(
+        task.problem, min(task.n_envs, _CURVE_ENVS), task.n_steps, task.seed, task.burn_in
+    )
+    points = []
+    for factor in settings.cost_factors:
+        run = run_problem(few, AgentPolicy(agent), cost_scale=factor)
+        measured = problem_measures(run, settings.bootstrap)
+        points.append(
+            SensitivityPoint(
+                factor=factor,
+                total_return=measured.total_return.value,
+                annual_mean=measured.annual_return,
+                sharpe=measured.sharpe,
+            )
+        )
+    return CostCurve(tuple(points), break_even(tuple(points)))
+
+
+def _calibration(run: ProblemRun, gamma: float) -> Calibration | None:
+    alive = np.ones(run.rewards.shape, np.bool_)
+    ruined = np.zeros(run.rewards.shape[1], np.bool_)
+    return calibrate(run.forecasts, run.rewards, alive, ruined, gamma)
+
+
+def _notes(task: ProblemTask, calibration: Calibration | None) -> tuple[str, ...]:
+    count = "steps" if task.problem.continuing else "episodes"
+    notes = [
+        f"{task.n_envs} independent instances, {task.n_steps} {count} each; every policy met the "
+        "same random numbers."
+    ]
+    if calibration is None:
+        notes.append(
+            "The critic's forecasts cannot be judged: it predicts no law, its returns are not "
+            "discounted, or too few whole stretches of its horizon were run."
+        )
+    return tuple(notes)
