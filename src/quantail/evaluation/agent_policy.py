@@ -62,7 +62,8 @@ class AgentPolicy:
     def act(self, moment: Moment, state: AgentState | None) -> tuple[NDArray[Any], AgentState]:
         """Return actions and what is carried on."""
         policy, n_envs = self._policy, len(moment.rows)
-        policy.set_training_mode(False)
+        if policy.training:
+            policy.set_training_mode(False)
         seen: Any = moment.observations
         if self._normalize is not None:
             seen = self._normalize.normalize_obs(seen)

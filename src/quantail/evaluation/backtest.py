@@ -1,6 +1,7 @@
 """A policy over whole windows: every bar once, all windows side by side on one simulator."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -108,7 +109,7 @@ class MarketRun:
 
 
 def run_market(
-    sim: MarketSim, policy: ActingPolicy[StateT], forecast_every: int | None = None
+    sim: MarketSim, policy: ActingPolicy[Any], forecast_every: int | None = None
 ) -> MarketRun:
     """Let a policy trade all windows of a simulator from first to last bar.
 
@@ -117,36 +118,100 @@ def run_market(
         policy: Who acts.
         forecast_every: Steps h between two forecasts that are kept; None keeps none.
     """
-    first = sim.state.counts[:, ROW].copy()
-    last = sim.market.table[:, LAST_BAR].copy()
-    n_steps = int((last - first).max())
-    record = np.zeros((n_steps, sim.n_envs, len(_KEPT)))
-    rewards = np.zeros((n_steps, sim.n_envs))
-    alive = np.zeros((n_steps, sim.n_envs), np.bool_)
-    reasons = np.zeros(sim.n_envs, np.int64)
-    forecasts: list[Forecast | None] = []
+    return run_markets([sim], policy, forecast_every)[0]
+
+
+def run_markets(
+    sims: Sequence[MarketSim], policy: ActingPolicy[StateT], forecast_every: int | None = None
+) -> list[MarketRun]:
+    """Run one policy on several simulators over the same windows, in one batch.
+
+    A network's step costs much the same for ten accounts as for a hundred, so the variants of a
+    sensitivity curve go side by side.
+    """
+    logs = [_Log.of(sim) for sim in sims]
+    n_steps = logs[0].rewards.shape[0]
+    assert all(log.rewards.shape[0] == n_steps for log in logs), "the windows must be the same"
+    ends = np.cumsum([sim.n_envs for sim in sims])
     state: StateT | None = None
-    observations = sim.reset()
-    running = np.ones(sim.n_envs, np.bool_)
     for step in range(n_steps):
-        starts = np.full(sim.n_envs, step == 0)
-        moment = Moment(observations.copy(), sim.state.counts[:, ROW].copy(), starts)
+        moment = Moment(
+            np.concatenate([sim.out.observation for sim in sims]),
+            np.concatenate([sim.state.counts[:, ROW] for sim in sims]),
+            np.full(ends[-1], step == 0),
+        )
         actions, after = policy.act(moment, state)
         if forecast_every is not None and step % forecast_every == 0:
-            forecasts.append(policy.forecast(after))
-        out = sim.step(np.asarray(actions))
-        alive[step] = running
-        rewards[step] = np.where(running, out.reward, 0.0)
-        record[step] = out.record[:, _COLUMNS]
-        reasons = np.where(running, out.end_reason, reasons)
-        running = running & ~(out.terminated | out.truncated)
-        observations = out.observation
-        state = policy.receive(after, rewards[step])
-    assert not running.any(), "every window ends after as many steps as it has bars"
-    ruined = {BANKRUPT, LIQUIDATED}
-    ended = tuple(END_REASONS[code] if code in ruined else "" for code in reasons.tolist())
-    known = tuple(forecast for forecast in forecasts if forecast is not None)
-    return MarketRun(record, rewards, alive, first, last, ended, known)
+            _keep_forecast(logs, policy.forecast(after), ends)
+        rewards = [
+            log.step(sim, step, part)
+            for log, sim, part in zip(logs, sims, np.split(actions, ends[:-1]), strict=True)
+        ]
+        state = policy.receive(after, np.concatenate(rewards))
+    return [log.close() for log in logs]
+
+
+def _keep_forecast(logs: Sequence["_Log"], forecast: Forecast | None, ends: IntArray) -> None:
+    if forecast is None:
+        return
+    for log, start, stop in zip(logs, [0, *ends[:-1]], ends, strict=True):
+        log.forecasts.append(Forecast(forecast.atoms[start:stop], forecast.weights[start:stop]))
+
+
+@dataclass(slots=True, eq=False)
+class _Log:
+    """What one simulator did so far."""
+
+    record: FloatArray
+    rewards: FloatArray
+    alive: BoolArray
+    first_rows: IntArray
+    last_rows: IntArray
+    running: BoolArray
+    """[N]"""
+    reasons: IntArray
+    """[N] codes of END_REASONS."""
+    forecasts: list[Forecast]
+
+    @staticmethod
+    def of(sim: MarketSim) -> "_Log":
+        """Start at the first bars."""
+        sim.reset()
+        first = sim.state.counts[:, ROW].copy()
+        last = sim.market.table[:, LAST_BAR].copy()
+        shape = (int((last - first).max()), sim.n_envs)
+        return _Log(
+            record=np.zeros((*shape, len(_KEPT))),
+            rewards=np.zeros(shape),
+            alive=np.zeros(shape, np.bool_),
+            first_rows=first,
+            last_rows=last,
+            running=np.ones(sim.n_envs, np.bool_),
+            reasons=np.zeros(sim.n_envs, np.int64),
+            forecasts=[],
+        )
+
+    def step(self, sim: MarketSim, step: int, actions: NDArray[Any]) -> FloatArray:
+        """Take a step and return its rewards, [N]."""
+        out = sim.step(actions)
+        self.alive[step] = self.running
+        rewards: FloatArray = np.where(self.running, out.reward, 0.0)
+        self.rewards[step] = rewards
+        self.record[step] = out.record[:, _COLUMNS]
+        self.reasons = np.where(self.running, out.end_reason, self.reasons)
+        self.running = self.running & ~(out.terminated | out.truncated)
+        return rewards
+
+    def close(self) -> MarketRun:
+        """Return the whole run."""
+        assert not self.running.any(), "every window ends after as many steps as it has bars"
+        ruined = {BANKRUPT, LIQUIDATED}
+        codes = self.reasons.tolist()
+        ended = tuple(END_REASONS[code] if code in ruined else "" for code in codes)
+        return MarketRun(
+            self.record, self.rewards, self.alive, self.first_rows, self.last_rows, ended,
+            tuple(self.forecasts),
+        )  # fmt: skip
 
 
 def make_track(
@@ -234,13 +299,7 @@ def equal_weight(bars: Series, price_return: FloatArray) -> Series:
 
 
 def backtest(
-    task: MarketTask,
-    policy: ActingPolicy[Any],
-    *,
-    name: str = "agent",
-    label: str = "agent",
-    cost_scale: float = 1.0,
+    task: MarketTask, policy: ActingPolicy[Any], *, name: str = "agent", label: str = "Agent"
 ) -> Track:
     """Run a policy over all windows and return its track."""
-    run = run_market(task.simulator(cost_scale=cost_scale), policy)
-    return make_track(task, run, name=name, label=label)
+    return make_track(task, run_market(task.simulator(), policy), name=name, label=label)

@@ -9,7 +9,13 @@ from annotated_types import Ge
 from quantail.config_class import config
 from quantail.errors import ConfigError, ConfigProblem
 from quantail.evaluation.agent_policy import AgentPolicy
-from quantail.evaluation.backtest import MarketRun, MarketTask, backtest, make_track, run_market
+from quantail.evaluation.backtest import (
+    MarketRun,
+    MarketTask,
+    make_track,
+    run_market,
+    run_markets,
+)
 from quantail.evaluation.baselines import average_position, market_baselines
 from quantail.evaluation.bootstrap import BootstrapConfig
 from quantail.evaluation.calibration import calibrate, horizon
@@ -21,6 +27,7 @@ from quantail.evaluation.record import (
     DelayCurve,
     Evaluation,
     Overfitting,
+    SensitivityPoint,
     Track,
 )
 from quantail.evaluation.tables import break_even, compare, measure_series, sensitivity_point
@@ -80,13 +87,12 @@ def evaluate_market(
         settings: Baselines, curves and intervals.
     """
     bootstrap, periods = settings.bootstrap, periods_per_year(task.bars)
-    every = horizon(agent.gamma)
-    run = run_market(task.simulator(), AgentPolicy(agent), every)
+    run, costs, delays = run_with_curves(task, agent, settings)
     track = make_track(task, run, name="agent", label="Agent")
     judged, tracks = run, [track]
     if settings.sampled:
         drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
-        judged = run_market(task.simulator(), drawn, every)
+        judged = run_market(task.simulator(), drawn, horizon(agent.gamma))
         tracks.append(make_track(task, judged, name="agent_sampled", label="Agent, drawn actions"))
     tracks += [*market_baselines(task, settings.momentum_window), average_position(task, track)]
     comparisons = tuple(
@@ -108,8 +114,8 @@ def evaluate_market(
         measures={each.name: measure_series(each.portfolio, periods, bootstrap) for each in tracks},
         comparisons=comparisons,
         verdict=verdict,
-        cost_curve=cost_curve(task, agent, track, settings) if settings.cost_factors else None,
-        delay_curve=delay_curve(task, agent, track, settings) if settings.delays else None,
+        cost_curve=costs,
+        delay_curve=delays,
         calibration=calibration,
         overfitting=overfitting(track.portfolio.net_return, n_trials, trial_returns),
         notes=tuple(_notes(tracks, calibration)),
@@ -122,30 +128,39 @@ def market_calibration(run: MarketRun, gamma: float) -> Calibration | None:
     return calibrate(run.forecasts, run.rewards, run.alive, ruined, gamma)
 
 
-def cost_curve(
-    task: MarketTask, agent: DistributionalPPO, full: Track, settings: MarketEvaluation
-) -> CostCurve:
-    """Run the agent at other multiples of fee, spread and slippage; ``full`` is its own track."""
-    periods = periods_per_year(task.bars)
-    points = []
-    for factor in settings.cost_factors:
-        track = full
-        if factor != 1.0:
-            track = backtest(task, AgentPolicy(agent), cost_scale=factor)
-        points.append(sensitivity_point(factor, track.portfolio, periods, settings.bootstrap))
-    return CostCurve(tuple(points), break_even(tuple(points)))
+def run_with_curves(
+    task: MarketTask, agent: DistributionalPPO, settings: MarketEvaluation
+) -> tuple[MarketRun, CostCurve | None, DelayCurve | None]:
+    """Run the agent as it is, at other multiples of the costs and with later fills, in one batch.
 
-
-def delay_curve(
-    task: MarketTask, agent: DistributionalPPO, prompt: Track, settings: MarketEvaluation
-) -> DelayCurve:
-    """Run the agent with orders that fill later; ``prompt`` is its own track."""
+    Returns:
+        The agent's own run and the curves, whose points 1 (costs) and 0 (delay) are that run.
+    """
+    factors = [factor for factor in settings.cost_factors if factor != 1.0]
+    later = [delay for delay in settings.delays if delay != 0]
+    sims = [
+        task.simulator(),
+        *(task.simulator(cost_scale=factor) for factor in factors),
+        *(task.delayed(delay).simulator() for delay in later),
+    ]
+    run, *variants = run_markets(sims, AgentPolicy(agent), horizon(agent.gamma))
     periods = periods_per_year(task.bars)
-    points = []
-    for delay in settings.delays:
-        track = prompt if delay == 0 else backtest(task.delayed(delay), AgentPolicy(agent))
-        points.append(sensitivity_point(delay, track.portfolio, periods, settings.bootstrap))
-    return DelayCurve(tuple(points))
+
+    def points(values: Sequence[float], runs: Sequence[MarketRun]) -> tuple[SensitivityPoint, ...]:
+        series = [make_track(task, each, name="agent", label="").portfolio for each in runs]
+        pairs = sorted(zip(values, series, strict=True), key=lambda pair: pair[0])
+        return tuple(
+            sensitivity_point(value, portfolio, periods, settings.bootstrap)
+            for value, portfolio in pairs
+        )
+
+    scaled = points([1.0, *factors], [run, *variants[: len(factors)]])
+    delayed = points([0, *later], [run, *variants[len(factors) :]])
+    return (
+        run,
+        CostCurve(scaled, break_even(scaled)) if settings.cost_factors else None,
+        DelayCurve(delayed) if settings.delays else None,
+    )
 
 
 def overfitting(

@@ -1,6 +1,7 @@
 """An agent on a problem with a known answer: the fraction of the optimum, with its interval."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -36,7 +37,8 @@ from quantail.sim.problems.trading import TradingProblem
 from quantail.types import FloatArray
 
 _CURVE_ENVS: Final = 200
-"""Instances of a point of the cost curve, which needs less precision than the headline."""
+_CURVE_STEPS: Final = 500
+"""Instances and steps of a point of the cost curve, which needs less precision than F."""
 
 
 @config
@@ -217,8 +219,8 @@ def problem_cost_curve(
     trades = task.problem.continuing and isinstance(task.problem.build(1, 0), TradingProblem)
     if not settings.cost_factors or not trades:
         return None
-    few = ProblemTask(
-        task.problem, min(task.n_envs, _CURVE_ENVS), task.n_steps, task.seed, task.burn_in
+    few = replace(
+        task, n_envs=min(task.n_envs, _CURVE_ENVS), n_steps=min(task.n_steps, _CURVE_STEPS)
     )
     points = []
     for factor in settings.cost_factors:

@@ -79,8 +79,11 @@ def problem_verdict(comparison: Comparison, optimum: OptimumFraction | None) -> 
         middle = f"{reached} and earns" if reached else "the agent earns"
         return Verdict(f"Evidence of skill: {middle} {versus}.", "skill", True, numbers)
     if comparison.is_worse:
-        sentence = f"No evidence of skill: the agent does worse than the {base} rule by itself, "
-        return Verdict(f"{sentence}by {_rewards(gain)} per step.", "worse", False, numbers)
+        sentence = (
+            f"No evidence of skill: the agent does worse than the {base} rule, beyond chance: "
+            f"{_rewards(gain)} per step."
+        )
+        return Verdict(sentence, "worse", False, numbers)
     sentence = f"No evidence of skill: the agent earns {versus}; the interval includes zero."
     return Verdict(sentence, "no_evidence", False, numbers)
 
