@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
-from quantail.flow import CoreState, Observation, PolicyOutput, PolicyState, ValueDistribution
+from quantail.flow import Observation, PolicyOutput, PolicyState, ValueDistribution
 from quantail.nets.actors import Actor, ActorConfig, build_actor
 from quantail.nets.budget import N_BUDGET_INPUTS, BudgetConfig, BudgetInputs
 from quantail.nets.cores import Core, CoreConfig, LstmConfig, NoCoreConfig
@@ -186,22 +186,9 @@ class ActorCritic(nn.Module):
         Returns:
             Laws with rows [L, M] and the state after the last row.
         """
-        assert (budget_inputs is None) == (self.budget is None), "a budget must be seen or not be"
         rows = map_observation(observations, lambda part: part.flatten(0, 1))
-        inputs = self._inputs(rows)
-        features = _beside(self.actor_encoder(inputs).view(*starts.shape, -1), budget_inputs)
-        latent, actor_state = self.actor_core(features, state.actor, starts)
-        actions = self.actor(self.actor_mlp(latent), action_masks)
-        critic_state: CoreState = ()
-        if self.critic_core is None:
-            latent = scale_gradient(latent, self.config.critic_gradient_scale)
-        else:
-            if self.critic_encoder is not None:
-                features = self.critic_encoder(inputs).view(*starts.shape, -1)
-                features = _beside(features, budget_inputs)
-            latent, critic_state = self.critic_core(features, state.critic, starts)
-        values = tuple(critic(latent) for critic in self.critics)
-        return PolicyOutput(actions, values, PolicyState(actor_state, critic_state))
+        actor, critic, after = self._latents(rows, state, starts, budget_inputs)
+        return self._laws(actor, critic, action_masks, after)
 
     def step(
         self,
@@ -212,16 +199,9 @@ class ActorCritic(nn.Module):
         budget_inputs: Tensor | None = None,
     ) -> PolicyOutput:
         """Read one observation of each environment: :meth:`forward` with L = 1 and rows [N]."""
-        masks = None if action_masks is None else action_masks.unsqueeze(0)
-        output = self(
-            map_observation(observations, lambda part: part.unsqueeze(0)),
-            state,
-            starts.unsqueeze(0),
-            masks,
-            None if budget_inputs is None else budget_inputs.unsqueeze(0),
-        )
-        values = tuple(law.rows(0) for law in output.values)
-        return PolicyOutput(output.actions.rows(0), values, output.state)
+        inputs = None if budget_inputs is None else budget_inputs.unsqueeze(0)
+        actor, critic, after = self._latents(observations, state, starts.unsqueeze(0), inputs)
+        return self._laws(actor[0], critic[0], action_masks, after)
 
     def update_scale(self, atoms: Tensor, weights: Tensor, row_weights: Tensor) -> None:
         """Move the return scale of every critic; see :class:`CriticHead`."""
@@ -253,6 +233,30 @@ class ActorCritic(nn.Module):
             for name, modules in parts.items()
         }
         return {name: group for name, group in groups.items() if group}
+
+    def _latents(
+        self, rows: Observation, state: PolicyState, starts: Tensor, budget_inputs: Tensor | None
+    ) -> tuple[Tensor, Tensor, PolicyState]:
+        """Return what actor and critics read, each [L, M, H], and the state after the last row."""
+        assert (budget_inputs is None) == (self.budget is None), "a budget must be seen or not be"
+        inputs = self._inputs(rows)
+        features = _beside(self.actor_encoder(inputs).view(*starts.shape, -1), budget_inputs)
+        actor, actor_state = self.actor_core(features, state.actor, starts)
+        if self.critic_core is None:
+            critic = scale_gradient(actor, self.config.critic_gradient_scale)
+            return actor, critic, PolicyState(actor_state, ())
+        if self.critic_encoder is not None:
+            features = self.critic_encoder(inputs).view(*starts.shape, -1)
+            features = _beside(features, budget_inputs)
+        critic, critic_state = self.critic_core(features, state.critic, starts)
+        return actor, critic, PolicyState(actor_state, critic_state)
+
+    def _laws(
+        self, actor: Tensor, critic: Tensor, action_masks: Tensor | None, state: PolicyState
+    ) -> PolicyOutput:
+        """Return what the heads say about rows [...] of latents [..., H]."""
+        actions = self.actor(self.actor_mlp(actor), action_masks)
+        return PolicyOutput(actions, tuple(head(critic) for head in self.critics), state)
 
     def _encoder(self, make: ExtractorFactory) -> Encoder:
         return Encoder(make(), self.config.encoder_layers, self.config.activation)

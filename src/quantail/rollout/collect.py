@@ -164,9 +164,10 @@ def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> Rollou
         state=output.state,
         episode_starts=done,
         # A finished episode's sums stand until its environment's next step begins a new one.
-        returns=torch.where(carry.episode_starts, 0.0, carry.returns)
-        + torch.as_tensor(step.rewards),
-        lengths=torch.where(carry.episode_starts, 0, carry.lengths) + 1,
+        returns=carry.returns.masked_fill(carry.episode_starts, 0).add_(
+            torch.as_tensor(step.rewards)
+        ),
+        lengths=carry.lengths.masked_fill(carry.episode_starts, 0).add_(1),
         action_masks=None if step.action_masks is None else torch.as_tensor(step.action_masks),
         budget=carry.budget,
     )

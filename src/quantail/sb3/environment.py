@@ -44,9 +44,7 @@ class SB3Environment:
         truncated = np.zeros(self.n_envs, np.bool_)
         for env in np.flatnonzero(dones):
             truncated[env] = infos[env].get("TimeLimit.truncated", False)
-        weights = np.ones(self.n_envs, np.float32)
-        for row, info in enumerate(infos):
-            weights[row] = info.get("sample_weight", 1.0)
+        weights = np.array([info.get("sample_weight", 1.0) for info in infos], np.float32)
         return EnvStep(
             observations=observations,  # type: ignore[arg-type]
             rewards=np.asarray(rewards, np.float32),
