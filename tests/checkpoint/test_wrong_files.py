@@ -2,17 +2,22 @@
 
 import io
 import json
+import random
+import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import VecNormalize
 
 from quantail import DistributionalPPO
 from quantail.checkpoint.archive import Checkpoint, CheckpointError, from_bytes, to_bytes, write
+from quantail.errors import QuantailError
 from tests.catalogue import catalogue
 from tests.checkpoint.agents import agent, env_of
 
@@ -206,3 +211,68 @@ def test_versions_are_printed(saved: bytes, capsys: pytest.CaptureFixture[str]) 
     assert "== CURRENT SYSTEM INFO ==" in printed
     assert "== SAVED SYSTEM INFO ==" in printed
     assert f"- torch: {torch.__version__}" in printed
+
+
+NONSENSE: list[Any] = [
+    None,
+    -1,
+    1e300,
+    "x",
+    [],
+    {"a": 1},
+    {"$": "x"},
+    {"$": "float", "value": "nan"},
+    {"$": "class", "module": "torch.optim.adam", "name": "Adam"},
+    {
+        "$": "object",
+        "module": "stable_baselines3.common.utils",
+        "name": "LinearSchedule",
+        "fields": {"start": "x", "end": None, "end_fraction": 1},
+    },
+]
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every node; of long lists, to the first ones."""
+    if path:
+        yield path
+    items = node.items() if isinstance(node, dict) else ()
+    if isinstance(node, list):
+        items = enumerate(node[:2])
+    for key, part in items:
+        yield from places(part, (*path, key))
+
+
+def test_nonsense_anywhere_is_one_clear_error_or_harmless() -> None:
+    buffer = io.BytesIO()
+    schedule = LinearSchedule(1e-3, 0.0, 0.5)
+    model = agent(VecNormalize(env_of()), learning_rate=schedule, clip_range=lambda p: 0.2 * p)
+    model.learn(16).save(buffer)
+    whole = from_bytes(buffer.getvalue())
+    damages = [(path, value) for path in places(whole.state) for value in NONSENSE]
+    refused = 0
+    for path, value in random.Random(0).sample(damages, 150):
+        state = json.loads(json.dumps(whole.state))
+        node = state
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = value
+        data = io.BytesIO(to_bytes(Checkpoint(state, whole.tensors)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                DistributionalPPO.load(data, env=VecNormalize(env_of()))
+            except QuantailError:
+                refused += 1
+    assert refused > 100
+
+
+def test_nonsense_is_told_with_the_file_and_what_was_given(tmp_path: Path) -> None:
+    agent().save(tmp_path / "agent")
+    whole = from_bytes((tmp_path / "agent.zip").read_bytes())
+    state: Any = {**whole.state, "settings": {**whole.state["settings"], "verbose": "x"}}
+    (tmp_path / "agent.zip").write_bytes(to_bytes(Checkpoint(state, whole.tensors)))
+    with pytest.raises(CheckpointError, match="what .*agent.zip holds does not make an agent: Typ"):
+        DistributionalPPO.load(tmp_path / "agent")
+    with pytest.raises(CheckpointError, match="holds together with gamma as given to load"):
+        DistributionalPPO.load(tmp_path / "agent", gamma=0.9)

@@ -8,9 +8,10 @@ import difflib
 import inspect
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from warnings import warn
 
 import torch
@@ -18,9 +19,9 @@ from gymnasium import spaces
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
 
-from quantail.checkpoint.archive import CheckpointError, Json, Location, read
+from quantail.checkpoint.archive import Checkpoint, CheckpointError, Json, Location, read
 from quantail.checkpoint.values import Unpacker
-from quantail.errors import ConfigError, QuantailWarning
+from quantail.errors import ConfigError, QuantailError, QuantailWarning
 from quantail.sb3.normalization import check_statistics, restore_statistics
 from quantail.sb3.parameters import agent_state, parameters_of, reader_of, set_parameters
 from quantail.sb3.policy import MlpPolicy
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
 
 AgentT = TypeVar("AgentT", bound="DistributionalPPO")
+
+# What constructors and torch raise on arguments of the wrong kind.
+_NONSENSE: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def load_agent(
@@ -49,37 +61,68 @@ def load_agent(
     if print_system_info:
         _print_versions("CURRENT", versions())
         _print_versions("SAVED", state["versions"])
-    reader = reader_of(checkpoint, "arrays", custom)
-    stored, excluded = state["settings"], set(state["excluded"])
-    _check_custom(custom, {*stored, *excluded, "vec_normalize"})
+    verbose = changes.get("verbose", state["settings"].get("verbose", 0))
+    wrapped = None if env is None else kind._wrap_env(env, int(verbose == 1))
+    with _one_clear_error(checkpoint.name, [*custom, *changes]):
+        reader = reader_of(checkpoint, "arrays", custom)
+        _check_custom(custom, {*state["settings"], *state["excluded"], "vec_normalize"})
+        settings = _settings(checkpoint, reader, custom, changes)
+        settings |= _changes(kind, settings, changes)
+        normalizers = reader.unpack(state["vec_normalize"], "vec_normalize")
+        normalizers = custom.get("vec_normalize", normalizers)
+        check_statistics(normalizers, wrapped)
+        model = _build(kind, settings, wrapped, state["n_envs"], device)
+        _report_left_out(set(arguments(kind)) - set(settings), model)
+        if "policy_kwargs" not in custom:
+            _check_network(reader.unpack(state["network"], "network"), model)
+        _fill(model, parameters_of(checkpoint, custom), "policy_kwargs" in custom)
+        excluded = set(state["excluded"])
+        _restore_progress(model, reader, state["progress"], excluded, wrapped, force_reset)
+        restore_statistics(normalizers, wrapped)
+    return model
+
+
+@contextmanager
+def _one_clear_error(name: str, given: list[str]) -> Iterator[None]:
+    """Turn what nonsense in a file leads to into one error that says where it comes from."""
+    try:
+        yield
+    except QuantailError:
+        raise
+    except _NONSENSE as error:
+        beside = f" together with {', '.join(given)} as given to load()" if given else ""
+        raise CheckpointError(
+            f"what {name} holds{beside} does not make an agent: {type(error).__name__}: {error}. "
+            "If it was saved by save() and nothing was given to load(), save the agent again"
+        ) from error
+
+
+def _settings(
+    checkpoint: Checkpoint, reader: Unpacker, custom: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings in the file, or those given in their place."""
+    stored: Any = checkpoint.state["settings"]
+    excluded: Any = checkpoint.state["excluded"]
     settings = {
         name: custom[name] if name in custom else reader.unpack(node, name)
         for name, node in stored.items()
         # What is about to be changed may name what cannot be found here.
         if name not in changes or name in NEEDED
     }
-    settings |= {name: custom[name] for name in excluded & set(custom)}
+    settings |= {name: custom[name] for name in excluded if name in custom}
     missing = [name for name in NEEDED if name not in settings]
     if missing:
         raise CheckpointError(f"{checkpoint.name} lacks the settings {', '.join(missing)}")
-    settings |= _changes(kind, settings, changes)
-    wrapped = None if env is None else kind._wrap_env(env, settings.get("verbose", 0))
-    normalizers = reader.unpack(state["vec_normalize"], "vec_normalize")
-    normalizers = custom.get("vec_normalize", normalizers)
-    check_statistics(normalizers, wrapped)
-    model = _build(kind, settings, wrapped, state["n_envs"], device)
-    _report_left_out(set(arguments(kind)) - set(settings), model)
-    if "policy_kwargs" not in custom:
-        _check_network(reader.unpack(state["network"], "network"), model)
+    return settings
+
+
+def _fill(model: "DistributionalPPO", parameters: dict[str, Any], keep_groups: bool) -> None:
+    """Put weights and optimizer state in place; what the caller says of groups may come first."""
     fresh = [dict(group) for group in model.policy.optimizer.param_groups]
-    set_parameters(model, parameters_of(checkpoint, custom))
-    if "policy_kwargs" in custom:
-        # What the caller says of the optimizer comes before what the file says.
+    set_parameters(model, parameters)
+    if keep_groups:
         for group, given in zip(model.policy.optimizer.param_groups, fresh, strict=True):
             group.update({key: given[key] for key in given if key not in ("params", "lr")})
-    _restore_progress(model, reader, state["progress"], excluded, wrapped, force_reset)
-    restore_statistics(normalizers, wrapped)
-    return model
 
 
 def _print_versions(title: str, numbers: Mapping[str, str]) -> None:
