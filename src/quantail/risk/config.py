@@ -12,9 +12,11 @@ from quantail.errors import ConfigError
 class DualConfig:
     """PID control of the multiplier of a limit, in units of the return scale."""
 
+    start: Annotated[float, Ge(0)] = 0.2
+    """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
     proportional: Annotated[float, Ge(0)] = 0.1
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.02
+    integral: Annotated[float, Ge(0)] = 0.005
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""
@@ -29,6 +31,8 @@ class DualConfig:
 
     def check(self) -> None:
         """Refuse a control that cannot act."""
+        if self.start > self.cap:
+            raise ConfigError(f"dual.start must be at most dual.cap ({self.cap}); was {self.start}")
         if self.proportional == self.integral == 0:
             raise ConfigError(
                 "dual.proportional and dual.integral were both 0, so the multiplier would never "

@@ -10,7 +10,7 @@ from quantail.config_class import config
 from quantail.risk.budget import TargetDraw
 from quantail.risk.config import RiskConfig
 from quantail.risk.cvar import EmpiricalCVaR, empirical_cvar
-from quantail.risk.dual import DualState, step_dual
+from quantail.risk.dual import DualState, first_dual, step_dual
 from quantail.risk.search import (
     SearchState,
     TargetCurve,
@@ -23,7 +23,7 @@ from quantail.types import BoolArray, FloatArray
 # The scale of returns rises quickly, so that no budget saturates, and falls slowly, so that a
 # policy that has become safe does not lose the unit in which its budget is measured.
 _SCALE_UP, _SCALE_DOWN = 0.2, 0.005
-_LEAST_TAIL = 20
+_LEAST_TAIL = 50
 
 
 @config
@@ -107,7 +107,8 @@ def step_risk(
             return state
         scale = _spread(returns)
         search = first_search(returns, settings.alpha, scale)
-        return replace(state, active=True, scale=scale, search=search)
+        dual = DualState() if settings.limit is None else first_dual(settings.dual)
+        return replace(state, active=True, scale=scale, search=search, dual=dual)
     if not fresh.size:
         return state
     spread = _spread(returns)

@@ -30,6 +30,11 @@ class DualState:
     """In a row, with the limit broken all the while."""
 
 
+def first_dual(settings: DualConfig) -> DualState:
+    """Return the state before the first measurement."""
+    return DualState(multiplier=settings.start, integral=settings.start)
+
+
 def violation(cvar: float, limit: float) -> float:
     """Return max(0, limit - CVaR): how far CVaR is on the wrong side."""
     return max(0.0, limit - cvar)

@@ -1,0 +1,174 @@
+"""Finding the target: shares, curves, hysteresis, following."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
+from quantail.risk.config import RiskConfig, TargetSearch
+from quantail.risk.control import (
+    RiskMeasurement,
+    RiskState,
+    alpha_now,
+    measured_cvar,
+    needed_episodes,
+    step_risk,
+    target_draw,
+    weight_now,
+)
+from quantail.risk.search import (
+    SearchState,
+    TargetCurve,
+    explore_share,
+    first_search,
+    step_search,
+    target_grid,
+    var,
+)
+from quantail.types import FloatArray
+
+SEARCH = TargetSearch(share=0.8, rest=0.1, settle=0.5, grid=41, hysteresis=0.01)
+RETURNS = np.random.default_rng(0).normal(0.0, 1.0, 400)
+
+
+def curve(best: float, grid: FloatArray) -> TargetCurve:
+    """A mean of 1 everywhere and a CVaR that is best at one target."""
+    tails = -((grid - best) ** 2)
+    return TargetCurve(np.ones_like(grid), tails, tails)
+
+
+def searched(best: float, updates: int, progress: float = 0.1) -> SearchState:
+    state = first_search(RETURNS, 0.1, 1.0)
+    for _ in range(updates):
+        found = curve(best, target_grid(SEARCH, state))
+        state = step_search(
+            SEARCH, state, found, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=progress
+        )
+    return state
+
+
+def test_share_falls_to_its_rest_at_settling() -> None:
+    assert [explore_share(SEARCH, p) for p in (0.0, 0.25, 0.5, 1.0)] == pytest.approx(
+        [0.8, 0.45, 0.1, 0.1]
+    )
+
+
+def test_first_target_is_the_quantile_and_its_range_holds_it() -> None:
+    state = first_search(RETURNS, 0.1, 1.0)
+    assert state.target == var(RETURNS, 0.1)
+    assert state.low < state.target < float(RETURNS.mean()) < state.high
+
+
+def test_the_best_target_is_found_slowly_from_either_side() -> None:
+    for best in (-1.0, 0.3):
+        one = searched(best, 1)
+        start = first_search(RETURNS, 0.1, 1.0).target
+        assert abs(one.target - start) <= 0.21 * abs(best - start) + 0.05
+        assert searched(best, 60).target == pytest.approx(best, abs=0.2)
+
+
+def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
+    state = first_search(RETURNS, 0.1, 1.0)
+    grid = target_grid(SEARCH, state)
+    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), np.zeros_like(grid))
+    found = step_search(
+        SEARCH, state, flat, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
+    )
+    assert found.target == state.target
+
+
+def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
+    state = searched(-1.0, 60)
+    grid = target_grid(SEARCH, state)
+    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.3, 0.2, -1.0), np.zeros_like(grid))
+    found = step_search(
+        SEARCH, state, wild, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
+    )
+    assert found.target == pytest.approx(state.target, abs=0.1)
+
+
+def test_a_settled_target_follows_its_own_quantile_and_no_curve() -> None:
+    state = replace(first_search(RETURNS, 0.1, 1.0), target=0.0)
+    wanted = var(RETURNS, 0.1)
+    found = step_search(
+        SEARCH,
+        state,
+        curve(1.0, target_grid(SEARCH, state)),
+        RETURNS,
+        alpha=0.1,
+        weight=0.5,
+        scale=1.0,
+        progress=0.5,
+    )
+    assert found.target == pytest.approx(SEARCH.follow_rate * wanted)
+
+
+def test_without_episodes_that_start_nothing_is_compared() -> None:
+    state = first_search(RETURNS, 0.1, 1.0)
+    found = step_search(
+        SEARCH, state, None, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
+    )
+    assert (found.target, found.means) == (state.target, ())
+
+
+def seen(returns: FloatArray, explored: bool = False) -> RiskMeasurement:
+    return RiskMeasurement(returns, np.full(returns.shape, explored), None)
+
+
+def test_the_tail_has_no_weight_before_enough_episodes_ended() -> None:
+    settings = RiskConfig(alpha=0.1, weight=0.7)
+    few = step_risk(settings, RiskState(), seen(RETURNS[: needed_episodes(0.1) - 1]), 0.0)
+    assert (few.active, weight_now(settings, few)) == (False, 0.0)
+    assert target_draw(settings, few, 0.0).share == 0.0
+    more = step_risk(settings, few, seen(RETURNS[:1]), 0.0)
+    assert (more.active, weight_now(settings, more)) == (True, 0.7)
+    assert target_draw(settings, more, 0.0).share == 0.7
+
+
+def test_explored_episodes_do_not_count_for_the_measured_tail() -> None:
+    settings = RiskConfig(alpha=0.1, limit=-1.0)
+    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    worse = step_risk(settings, state, seen(RETURNS - 9.0, explored=True), 0.1)
+    assert worse == state
+    cvar = measured_cvar(settings, worse)
+    assert cvar is not None
+    assert cvar.cvar == pytest.approx(np.sort(RETURNS)[:40].mean())
+
+
+def test_the_scale_rises_quickly_and_falls_slowly() -> None:
+    settings = RiskConfig(alpha=0.1, weight=1.0)
+    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    wide = step_risk(settings, state, seen(np.tile(RETURNS * 10, 2)), 0.1)
+    safe = step_risk(settings, state, seen(np.tile(RETURNS * 0, 2)), 0.1)
+    assert wide.scale > 2 * state.scale
+    assert 0.99 * state.scale < safe.scale < state.scale
+
+
+def test_alpha_falls_from_one() -> None:
+    settings = RiskConfig(alpha=0.1, weight=1.0, anneal=0.4)
+    assert [alpha_now(settings, p) for p in (0.0, 0.2, 0.4, 1.0)] == pytest.approx(
+        [1.0, 0.55, 0.1, 0.1]
+    )
+    assert alpha_now(RiskConfig(alpha=0.1, weight=1.0), 0.0) == 0.1
+
+
+def test_drawn_targets_and_renewed_budgets() -> None:
+    generator = torch.Generator().manual_seed(0)
+    draw = TargetDraw(target=-5.0, low=1.0, high=2.0, share=0.25)
+    carry = start_budgets(4000, draw, generator)
+    assert float(carry.explored.double().mean()) == pytest.approx(0.25, abs=0.03)
+    assert torch.equal(carry.budget[~carry.explored].unique(), torch.tensor([-5.0]).double())
+    drawn = carry.budget[carry.explored]
+    assert float(drawn.min()) >= 1.0
+    assert float(drawn.max()) <= 2.0
+    assert float(drawn.std()) > 0.2
+    moved = after_step(carry, torch.full((4000,), 3.0), 0.5)
+    assert torch.allclose(moved.budget, (carry.budget - 3.0) / 0.5)
+    done = torch.arange(4000) < 10
+    new = renewed(moved, done, replace(draw, share=0.0), generator)
+    assert torch.equal(new.budget[10:], moved.budget[10:])
+    assert bool((new.budget[:10] == -5.0).all())
+    assert new.returns[9:11].tolist() == [0.0, 3.0]
+    assert new.discount[9:11].tolist() == [1.0, 0.5]
