@@ -13,7 +13,7 @@ from quantail.nets.kernels import tanh_into_nb
 
 def needs_plain(x: Tensor) -> bool:
     """Say whether compiled kernels cannot serve: another device or type, or a graph is recorded."""
-    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     return bool(recorded) or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64)
 
 

@@ -44,7 +44,9 @@ class SB3Environment:
         truncated = np.zeros(self.n_envs, np.bool_)
         for env in np.flatnonzero(dones):
             truncated[env] = infos[env].get("TimeLimit.truncated", False)
-        weights = np.array([info.get("sample_weight", 1.0) for info in infos], np.float32)
+        weights = np.ones(self.n_envs, np.float32)
+        if infos:
+            weights[:] = [info.get("sample_weight", 1.0) for info in infos]
         return EnvStep(
             observations=observations,  # type: ignore[arg-type]
             rewards=np.asarray(rewards, np.float32),
