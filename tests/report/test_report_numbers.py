@@ -40,4 +40,8 @@ def test_a_number_reads_as_people_write_it(value, kind, text):
 
 def test_an_interval_needs_both_ends():
     assert interval(-0.1, 0.25, "signed_percent") == "[−10.0%, +25.0%]"
+    assert interval(-0.005, -0.00085, "percent") == "[−0.5%, −0.1%]"
+    assert interval(0.02, 2.5) == "[0.02, 2.50]"
+    assert interval(-0.01, 0.05) == "[−0.0100, 0.0500]"
+    assert interval(-math.inf, 0.25) == "[−∞, 0.25]"
     assert interval(math.nan, 1.0) == interval(0.0, math.nan) == "–"

@@ -5,6 +5,10 @@ import pytest
 from quantail.errors import DataError
 from quantail.report import write_pdf
 
+PRINTING = """for word in "$@"; do
+  case $word in --print-to-pdf=*) echo whole > "${word#*=}";; esac
+done"""
+
 
 @pytest.fixture
 def only_path(monkeypatch, tmp_path):
@@ -38,3 +42,20 @@ def test_a_browser_that_prints_nothing_is_no_success(only_path, tmp_path):
     with pytest.raises(DataError, match=r"could not print .* \(exit code 0: no message\)"):
         write_pdf(tmp_path / "report.html")
     assert not (tmp_path / "report.pdf").exists()
+
+
+def test_a_browser_that_dies_after_printing_is_no_success(only_path, tmp_path):
+    browser_that(
+        only_path,
+        f"{PRINTING}; exit 4",
+    )
+    with pytest.raises(DataError, match=r"could not print .* \(exit code 4: no message\)"):
+        write_pdf(tmp_path / "report.html")
+    assert not (tmp_path / "report.pdf").exists()
+
+
+def test_what_the_browser_printed_is_put_beside_the_report(only_path, tmp_path):
+    browser_that(only_path, PRINTING)
+    path = write_pdf(tmp_path / "report.html")
+    assert path == tmp_path / "report.pdf"
+    assert path.read_text() == "whole\n"

@@ -3,6 +3,7 @@
 Colors are names of CSS variables; the page puts the values of the reader's theme in their place.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,10 +41,11 @@ _PENS: Final[Mapping[str, Pen]] = {
     "memoryless": Pen("var(--series-a)", "dash"),
     "momentum": Pen("var(--series-b)", "dashdot"),
     "best_constant": Pen("var(--series-c)", "longdash"),
+    "average_position": Pen("var(--series-d)", "longdashdot"),
     "optimal": Pen("var(--reference)", "dot"),
     "flat": Pen("var(--flat)", "dot", 1.2),
 }
-_OTHER_PENS: Final = (Pen("var(--series-d)", "longdashdot"), Pen("var(--series-e)", "dash"))
+_OTHER_PENS: Final = (Pen("var(--series-e)", "dash"), Pen("var(--series-e)", "dot"))
 
 
 def pens(tracks: tuple[Track, ...]) -> dict[str, Pen]:
@@ -54,8 +56,12 @@ def pens(tracks: tuple[Track, ...]) -> dict[str, Pen]:
 
 
 def shown_label(track: Track) -> str:
-    """Return the label of a track to stand alone; one that knew the future says so."""
-    label = track.label[:1].upper() + track.label[1:]
+    """Return a short label of a track to stand alone; one that knew the future says so.
+
+    What a label says in parentheses or behind a colon is left to the list of all policies.
+    """
+    short = re.split(r"\s*[(:]", track.label)[0] or track.label
+    label = short[:1].upper() + short[1:]
     return f"{label} (hindsight)" if track.hindsight else label
 
 
@@ -71,6 +77,7 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
         "ticklen": 4,
         "tickcolor": "var(--rule)",
         "separatethousands": True,
+        "exponentformat": "power",
         **more,
     }
 

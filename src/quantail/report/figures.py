@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantail.evaluation.measures import drawdowns
-from quantail.evaluation.record import Comparison, CostCurve, Evaluation, Series, Track
+from quantail.evaluation.record import CostCurve, Evaluation, Series, Track
 from quantail.report.canvas import (
     AGENT_PEN,
     PERCENT_TICKS,
@@ -22,7 +22,7 @@ from quantail.report.canvas import (
 )
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Plot, Sheet, plot_label
-from quantail.report.words import confidence_words, lower_first, period, result_kind
+from quantail.report.words import baselines, confidence_words, lower_first, period, result_kind
 from quantail.types import FloatArray
 
 MAX_WINDOWS: Final = 12
@@ -127,7 +127,7 @@ def _end(track: Track, kind: Kind) -> str:
 
 def against_baselines(evaluation: Evaluation) -> Plot:
     """Paired differences with their intervals, one row per baseline."""
-    rows = evaluation.comparisons[::-1]
+    rows = baselines(evaluation)[::-1]
     # Long names take two lines, which leaves a narrow screen room for the intervals.
     labels = [
         "<br>".join(wrap(plot_label(shown_label(evaluation.track(row.baseline))), 16))
@@ -168,7 +168,7 @@ def against_baselines(evaluation: Evaluation) -> Plot:
     }
     return Plot(
         name="baselines-plot",
-        finding=_baselines_finding(evaluation.comparisons, evaluation),
+        finding=_baselines_finding(evaluation),
         caption=(
             f"Dots are differences of the mean {'net return' if market else 'reward'}, agent minus "
             "baseline over the same bars; lines are their "
@@ -179,8 +179,9 @@ def against_baselines(evaluation: Evaluation) -> Plot:
     )
 
 
-def _baselines_finding(rows: tuple[Comparison, ...], evaluation: Evaluation) -> str:
-    rivals = [row for row in rows if not evaluation.track(row.baseline).hindsight]
+def _baselines_finding(evaluation: Evaluation) -> str:
+    # One that knew the future is a bound, not a rival.
+    rivals = [row for row in baselines(evaluation) if not evaluation.track(row.baseline).hindsight]
     better = sum(row.is_better for row in rivals)
     worse = sum(row.is_worse for row in rivals)
     of = f"{len(rivals)} baseline{'s' if len(rivals) != 1 else ''}"
@@ -267,8 +268,8 @@ def positions(evaluation: Evaluation) -> Plot:
     return Plot(
         name="positions-plot",
         finding=_positions_finding(agent),
-        caption="Drag with a mouse to zoom, double-click to see all. The position is the signed notional over "
-        f"the account's equity after the bar.{more}{thinned}",
+        caption="Drag with a mouse to zoom, double-click to see all. The position is the signed "
+        f"notional over the account's equity after the bar.{more}{thinned}",
         sheets=tuple(_position_sheet(evaluation, index, columns) for index in shown),
         choice="Window",
     )

@@ -14,7 +14,7 @@ from quantail.report import calibration_figures, figures, tables, training
 from quantail.report.headline import headline, main_evaluation
 from quantail.report.page import Markup, fold, join, page, paragraph, plot, section, text
 from quantail.report.run_folder import RunRecord, read_run
-from quantail.report.words import confidence_words
+from quantail.report.words import baselines, confidence_words
 
 REPORT: Final = "report.html"
 
@@ -84,7 +84,7 @@ def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
             "small muted",
         ),
         tables.measures_table(evaluation),
-        fold("How the measures are defined", tables.definitions()),
+        fold("What the policies and measures are", tables.definitions(evaluation)),
     ]
     if len(record.evaluations) > 1:
         parts += [
@@ -100,7 +100,7 @@ def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
 
 def _baselines(evaluation: Evaluation) -> list[Markup]:
     parts = []
-    if evaluation.comparisons:
+    if baselines(evaluation):
         parts = [plot(figures.against_baselines(evaluation)), tables.comparison_table(evaluation)]
     if evaluation.overfitting is not None:
         parts.append(paragraph(tables.overfitting_words(evaluation.overfitting)))

@@ -14,7 +14,7 @@ ABSENT: Final = "–"
 _MINUS: Final = "\u2212"
 
 
-def number(value: float | None, kind: Kind = "ratio") -> str:
+def number(value: float | None, kind: Kind = "ratio", *, like: float | None = None) -> str:
     """Return ``value`` as people read it.
 
     Args:
@@ -22,31 +22,32 @@ def number(value: float | None, kind: Kind = "ratio") -> str:
         kind: ``percent`` and ``signed_percent`` take fractions (0.05 is 5.0%), ``count`` whole
             numbers, ``ratio`` pure numbers: two decimals around 1, three significant digits below
             0.1.
+        like: A number beside which this one stands and whose decimals it shall have.
     """
     if value is None or math.isnan(value):
         return ABSENT
     if math.isinf(value):
         return "∞" if value > 0 else f"{_MINUS}∞"
-    return _plain(float(value), kind).replace("-", _MINUS)
+    size = abs(value if like is None or not math.isfinite(like) else like)
+    return _plain(float(value), kind, size).replace("-", _MINUS)
 
 
-def _plain(value: float, kind: Kind) -> str:
-    if kind == "percent":
-        return f"{_fixed(100.0 * value, _percent_digits(value))}%"
-    if kind == "signed_percent":
-        text = _fixed(100.0 * value, _percent_digits(value))
-        return f"{text}%" if text.startswith("-") or not text.strip("0.") else f"+{text}%"
+def _plain(value: float, kind: Kind, size: float) -> str:
     if kind == "count":
         return f"{round(value):,}"
-    return _ratio(value)
+    if kind == "ratio":
+        return _ratio(value, size)
+    text = f"{_fixed(100.0 * value, _percent_digits(size))}%"
+    is_plain = kind == "percent" or text.startswith("-") or not text.strip("0.%")
+    return text if is_plain else f"+{text}"
 
 
-def _percent_digits(value: float) -> int:
+def _percent_digits(size: float) -> int:
     # One decimal is enough for a reader; a number that would round to nothing gets more, and one
     # that grew tenfold none.
-    if abs(value) >= 10.0:
+    if size >= 10.0:
         return 0
-    return 1 if abs(value) >= 0.001 or value == 0.0 else 3
+    return 1 if size >= 0.001 or size == 0.0 else 3
 
 
 def _fixed(value: float, digits: int) -> str:
@@ -54,9 +55,8 @@ def _fixed(value: float, digits: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
-def _ratio(value: float) -> str:
-    size = abs(value)
-    if size == 0.0:
+def _ratio(value: float, size: float) -> str:
+    if value == 0.0:
         return "0"
     if size >= 1e6 or size < 1e-4:
         return f"{value:.2e}"
@@ -71,4 +71,5 @@ def interval(low: float, high: float, kind: Kind = "ratio") -> str:
     """Return an interval as ``[low, high]``; a dash when either end does not exist."""
     if math.isnan(low) or math.isnan(high):
         return ABSENT
-    return f"[{number(low, kind)}, {number(high, kind)}]"
+    larger = max(abs(low), abs(high))
+    return f"[{number(low, kind, like=larger)}, {number(high, kind, like=larger)}]"

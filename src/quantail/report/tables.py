@@ -17,7 +17,7 @@ from quantail.report.canvas import shown_label
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Markup, text
 from quantail.report.run_folder import Role
-from quantail.report.words import range_of, result_kind
+from quantail.report.words import baselines, range_of, result_kind
 
 _TAIL: Final[Mapping[str, str]] = {
     "var_95": "VaR 95%",
@@ -82,9 +82,11 @@ def measure_title(name: str, unit: Unit) -> str:
     return info.label + (f", {year}" if name == "volatility" else suffix)
 
 
-def definitions() -> str:
-    """Return what each measure means, one per line."""
-    return "\n".join(f"{info.label}: {info.meaning}" for info in MEASURES.values())
+def definitions(evaluation: Evaluation) -> str:
+    """Return the policies' full names and what each measure means, one per line."""
+    policies = "\n".join(track.label for track in evaluation.tracks)
+    measures = "\n".join(f"{info.label}: {info.meaning}" for info in MEASURES.values())
+    return f"{policies}\n\n{measures}"
 
 
 def measures_table(evaluation: Evaluation) -> Markup:
@@ -131,7 +133,7 @@ def comparison_table(evaluation: Evaluation) -> Markup:
             text(number(row.p_value)),
             text(_judgement(row)),
         ]
-        for row in evaluation.comparisons
+        for row in baselines(evaluation)
     ]
     mean = "Mean return, per year" if market else "Mean reward, per step"
     head = ["Agent minus", mean, "Sharpe ratio", "p, one-sided", "Beyond chance"]

@@ -71,9 +71,9 @@ def _course(curve: Curve) -> str:
 def all_curves(curves: Mapping[str, Curve]) -> Plot:
     """Return every recorded metric, one at a time."""
     known = declared(*_GROUPS)
-    sheets = tuple(
-        _curve_sheet(tag, curves[tag], known.get(tag), height=320) for tag in sorted(curves)
-    )
+    first = glance_tags(curves)
+    tags = (*first, *sorted(set(curves) - set(first)))
+    sheets = tuple(_curve_sheet(tag, curves[tag], known.get(tag), height=320) for tag in tags)
     last = max(int(curve.steps[-1]) for curve in curves.values())
     return Plot(
         name="curves-plot",
@@ -92,7 +92,7 @@ def _curve_sheet(tag: str, curve: Curve, metric: Metric | None, *, height: int) 
         trace = trace.update(mode="markers", marker={"color": AGENT_PEN.color, "size": 8})
     unit = "" if metric is None or metric.unit == "1" else metric.unit
     layout: dict[str, Any] = {
-        "xaxis": axis("Step", nticks=5),
+        "xaxis": axis("Step", nticks=5, exponentformat="SI"),
         "yaxis": axis(unit, nticks=5),
         "shapes": [] if metric is None else _healthy_band(metric, finite),
     }

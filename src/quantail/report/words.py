@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from quantail.evaluation.record import Estimate, Evaluation, Series, Unit
+from quantail.evaluation.record import Comparison, Estimate, Evaluation, Series, Unit
 from quantail.report.numbers import ABSENT, Kind, interval, number
 
 ROLE_NAMES: Final = {"test": "test", "validation": "validation"}
@@ -44,6 +44,11 @@ def period(series: Series) -> str:
 def confidence_words(evaluation: Evaluation) -> str:
     """Return the level of the intervals in words."""
     return f"{number(100.0 * evaluation.confidence, 'count')}% intervals"
+
+
+def baselines(evaluation: Evaluation) -> tuple[Comparison, ...]:
+    """Return the comparisons with others; the agent's own drawn actions are no baseline."""
+    return tuple(row for row in evaluation.comparisons if row.baseline != "agent_sampled")
 
 
 def lower_first(words: str) -> str:
