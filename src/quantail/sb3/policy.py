@@ -71,7 +71,8 @@ class MlpPolicy(BasePolicy):
         share_features_extractor: Actor and critics read one extractor; else each has its own.
         normalize_images: Divide images by 255.
         optimizer_class: Of torch's kind.
-        optimizer_kwargs: For it; Adam gets ``eps=1e-5`` when it is not given.
+        optimizer_kwargs: For it; when not given, Adam gets ``eps=1e-5`` and ``fused=True``, that
+            is, the same arithmetic in one pass.
         lstm_hidden_size: Units of an LSTM layer; recurrent policies only, like all that follow up
             to ``core``.
         n_lstm_layers: Layers of the LSTM.
@@ -126,7 +127,8 @@ class MlpPolicy(BasePolicy):
         # What is needed to build the same policy again.
         given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN}
         if optimizer_kwargs is None:
-            optimizer_kwargs = {"eps": 1e-5} if optimizer_class is torch.optim.Adam else {}
+            adam = {"eps": 1e-5, "fused": True}
+            optimizer_kwargs = adam if optimizer_class is torch.optim.Adam else {}
         super().__init__(
             observation_space,
             action_space,
