@@ -1,8 +1,9 @@
 """Writes ``docs/learning.md``: what the agent learns on problems with known scores.
 
 ``python -m tests.learning.table [PROBLEM ...]`` makes the runs that are missing (of all problems,
-or of those named), one line in ``docs/learning/runs.jsonl`` as each finishes, and then the page. A
-run made with other settings than today's does not count; a run stopped half-way is made anew.
+or of those named), one line in ``docs/learning/runs.jsonl`` as each finishes, and then the page;
+``python -m tests.learning.table page`` writes the page of the runs there are. A run made with other
+settings than today's does not count; a run stopped half-way is made anew.
 """
 
 import hashlib
@@ -143,7 +144,8 @@ def _commit() -> str:
 
 def main(names: list[str]) -> None:
     """Make the missing runs and write the page."""
-    for name in names or list(PROBLEMS):
+    wanted = [] if names == ["page"] else names or list(PROBLEMS)
+    for name in wanted:
         for seed in SEEDS:
             if (name, seed) not in known_runs():
                 print(make_run(name, seed), flush=True)  # noqa: T201
