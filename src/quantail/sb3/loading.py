@@ -26,6 +26,7 @@ from quantail.sb3.normalization import check_statistics, restore_statistics
 from quantail.sb3.parameters import agent_state, parameters_of, reader_of, set_parameters
 from quantail.sb3.policy import MlpPolicy
 from quantail.sb3.saving import BUFFERS, COUNTS, FOLDED, LAST, NEEDED, SPACES, arguments, versions
+from quantail.state import TrainState
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -244,6 +245,11 @@ def _restore_progress(
             f"progress must have {', '.join(sorted(names - excluded))}; has {', '.join(stored)}"
         )
     values = {name: reader.unpack(node, name) for name, node in stored.items()}
+    for name in COUNTS:
+        kind = TrainState if name == "train_state" else int | float
+        if not isinstance(values.get(name, getattr(model, name)), kind):
+            what = "a TrainState" if name == "train_state" else "a number"
+            raise CheckpointError(f"{name} must be {what}; was {values[name]!r}")
     if env is not None and force_reset:
         values |= dict.fromkeys(LAST)
     starts = values.get("_last_episode_starts")
