@@ -12,11 +12,12 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecNormalize
 
 from quantail import DistributionalPPO
-from quantail.diagnostics.schema import ControlMetrics, UpdateMetrics, declared
+from quantail.diagnostics.schema import ControlMetrics, SkinMetrics, UpdateMetrics, declared
 from quantail.errors import ConfigError
 from quantail.losses.value_clip import MeanClip, QuantileClip
 from quantail.nets.cores import LruConfig, LstmConfig
@@ -122,8 +123,27 @@ def test_recorded_metrics_are_the_declared_ones() -> None:
     model.learn(64)
     recorded = set(model.logger.name_to_value)
     assert set(declared(UpdateMetrics)) <= recorded
-    known = set(declared(UpdateMetrics, ControlMetrics))
+    known = set(declared(UpdateMetrics, ControlMetrics, SkinMetrics))
     assert {tag for tag in recorded if tag.startswith("train/")} <= known
+
+
+@pytest.mark.parametrize("given", [{}, {"clip_range_vf": lambda p: 0.3}, {"use_sde": True}])
+def test_every_name_that_ppo_records_is_recorded_with_its_meaning(given: dict[str, Any]) -> None:
+    settings = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "device": "cpu", **given}
+    theirs, ours = (
+        kind("MlpPolicy", "Pendulum-v1", **settings) for kind in (PPO, DistributionalPPO)
+    )
+    for model in (theirs, ours):
+        model.set_logger(configure(None, []))
+        model.learn(32)
+    expected, found = theirs.logger.name_to_value, ours.logger.name_to_value
+    assert set(expected) <= set(found)
+    for name in ("train/n_updates", "train/clip_range", "train/learning_rate"):
+        assert found[name] == expected[name], name
+    assert found.get("train/clip_range_vf") == expected.get("train/clip_range_vf")
+    # One deviation at the start, moved a little by 4 steps of Adam at 3e-4.
+    assert found["train/std"] == pytest.approx(expected["train/std"], rel=5e-3)
+    assert found["train/std"] != 1.0
 
 
 @catalogue("F51")

@@ -31,6 +31,7 @@ __all__ = [
     "MetricFamily",
     "NormalizerMetrics",
     "RunMetrics",
+    "SkinMetrics",
     "UpdateMetrics",
     "ValidationMetrics",
     "declared",
@@ -303,6 +304,19 @@ class NormalizerMetrics:
     )
     std_drift: float | None = metric(
         "debug/vecnormalize_std_drift", "1", "Move of the deviations, in logarithms."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkinMetrics:
+    """What Stable-Baselines3's PPO records beside what the learner does; None where it is not."""
+
+    n_updates: float = metric("train/n_updates", "1", "Epochs so far.", aggregate="last")
+    value_clip_range: float | None = metric(
+        "train/clip_range_vf", "1", "Value clip range.", aggregate="last"
+    )
+    std: float | None = metric(
+        "train/std", "1", "Mean standard deviation of a Gaussian policy.", aggregate="last"
     )
 
 

@@ -16,7 +16,7 @@ from quantail.diagnostics.metrics import (
     update_metrics,
 )
 from quantail.diagnostics.monitors import watch_critics
-from quantail.diagnostics.schema import tagged
+from quantail.diagnostics.schema import SkinMetrics, tagged
 from quantail.errors import QuantailWarning
 from quantail.flow import Coefficients, Rollout, UpdateResult
 from quantail.learner import Extras, update
@@ -104,12 +104,23 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
     recorded = {
         **tagged(update_metrics(result, watch)),
         **tagged(control_metrics(result)),
+        **tagged(_skin_metrics(model)),
         **group_metrics(result),
         **risk_metrics(result),
         **states,
     }
     for tag, value in recorded.items():
         model.logger.record(tag, value)
+
+
+def _skin_metrics(model: "DistributionalPPO") -> SkinMetrics:
+    width = model.clip_range_vf
+    log_std = getattr(model.policy.net.actor, "log_std", None)
+    return SkinMetrics(
+        n_updates=model._n_updates,
+        value_clip_range=width(model._current_progress_remaining) if callable(width) else None,
+        std=None if log_std is None else log_std.detach().exp().mean().item(),
+    )
 
 
 def _reported(error: NonFiniteError, settings: LearnerConfig, folder: str | None) -> NonFiniteError:
