@@ -1,0 +1,241 @@
+"""Tail risk through acting and learning: budgets, ratios, and whom the tail term reaches."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from quantail.flow import Coefficients, Rollout, Targets
+from quantail.gradient import loss_terms
+from quantail.learner import update
+from quantail.nets.actor_critic import ActorCritic
+from quantail.nets.budget import BudgetConfig
+from quantail.nets.cores import GruConfig, LstmConfig, NoCoreConfig
+from quantail.nets.critics import CategoricalCritic, QuantileCritic
+from quantail.risk.budget import TargetDraw
+from quantail.risk.config import RiskConfig
+from quantail.risk.control import RiskState
+from quantail.risk.search import SearchState
+from quantail.rollout.collect import collect, start
+from quantail.rollout.environment import EnvStep
+from quantail.rollout.sequences import gather, minibatches
+from quantail.rollout.target_curve import target_curve
+from quantail.state import TrainState
+from quantail.targets.compute import TailObjective, compute_targets
+from tests.catalogue import catalogue
+from tests.learner.agents import NOW, SPACES, settings, small
+from tests.rollout.noisy_env import NoisyEnv
+
+GAMMA = 0.9
+DRAW = TargetDraw(target=-1.0, low=-3.0, high=1.0, share=0.5)
+TAIL = TailObjective(alpha=0.2, weight=2.0)
+TARGETS = replace(settings().targets, gamma=GAMMA)
+
+
+class Recorder:
+    """An environment that keeps what it gave."""
+
+    def __init__(self, env: NoisyEnv) -> None:
+        self.env, self.n_envs = env, env.n_envs
+        self.steps: list[EnvStep] = []
+
+    def reset(self) -> Any:
+        return self.env.reset()
+
+    def step(self, actions: Any) -> EnvStep:
+        self.steps.append(self.env.step(actions))
+        return self.steps[-1]
+
+
+class Risky(NamedTuple):
+    policy: ActorCritic
+    rollouts: tuple[Rollout, Rollout]
+    steps: list[EnvStep]
+    targets: Targets
+    generator: torch.Generator
+
+
+def risky(space: str = "discrete", length: int = 8, observed: bool = True, **given: Any) -> Risky:
+    """Act twice with a policy that has a budget, so that the second rollout starts mid-episode."""
+    torch.manual_seed(0)
+    config = small(budget=BudgetConfig(discount=GAMMA, observed=observed), **given)
+    env = Recorder(NoisyEnv(8, SPACES[space]))
+    policy = ActorCritic(env.env.observation_space, env.env.action_space, config)
+    assert policy.budget is not None
+    policy.budget.move(-1.0, 2.0)
+    generator = torch.Generator().manual_seed(0)
+    carry = start(policy, *env.reset(), 8, DRAW, generator)
+    first, carry = collect(policy, env, carry, 32, length, generator, targets=DRAW)
+    second, _ = collect(policy, env, carry, 32, length, generator, targets=DRAW)
+    targets = compute_targets(second, TARGETS, config.twin, generator, TAIL)
+    return Risky(policy, (first, second), env.steps, targets, generator)
+
+
+@pytest.mark.parametrize(
+    "core", [LstmConfig(hidden_size=8), GruConfig(hidden_size=8), NoCoreConfig()]
+)
+@pytest.mark.parametrize("critic", [QuantileCritic(n_quantiles=8), CategoricalCritic(n_atoms=11)])
+def test_every_ratio_is_one_before_the_first_step(core: Any, critic: Any) -> None:
+    length = 1 if core.kind == "none" else 8
+    state = risky(core=core, critic=critic, length=length)
+    rollout = state.rollouts[1]
+    for batch in minibatches(
+        rollout, state.targets, rollout.chunk_states, length, 64, state.generator
+    ):
+        ratio = loss_terms(state.policy, batch, settings(), NOW).ratio
+        assert float(ratio.log_ratio_max_abs) < 1e-5
+
+
+def test_budgets_follow_rewards_and_start_anew_with_episodes() -> None:
+    state = risky(core=NoCoreConfig(), length=1)
+    budgets = torch.cat([rollout.budget.budgets for rollout in state.rollouts if rollout.budget])
+    ended: list[float] = []
+    for env in range(8):
+        total, factor = 0.0, 1.0
+        for t, step in enumerate(state.steps):
+            total += factor * float(step.rewards[env])
+            factor *= GAMMA
+            done = bool(step.terminated[env] | step.truncated[env])
+            if t + 1 < len(state.steps):
+                after = float(budgets[t + 1, env])
+                if done:
+                    assert after == -1.0 or -3.0 <= after <= 1.0
+                else:
+                    assert after == pytest.approx(
+                        (float(budgets[t, env]) - float(step.rewards[env])) / GAMMA
+                    )
+            if done:
+                ended.append(total)
+                total, factor = 0.0, 1.0
+    found = torch.cat([r.budget.ended_returns for r in state.rollouts if r.budget])
+    assert sorted(found.tolist()) == pytest.approx(sorted(ended))
+    explored = torch.cat([r.budget.ended_explored for r in state.rollouts if r.budget])
+    assert 0.2 < float(explored.double().mean()) < 0.8
+
+
+def test_cut_episodes_are_valued_at_the_budget_after_their_last_step() -> None:
+    state = risky(core=NoCoreConfig(), length=1)
+    rollout, policy = state.rollouts[1], state.policy
+    assert rollout.budget is not None
+    assert policy.budget is not None
+    left = (rollout.budget.budgets - rollout.rewards) / GAMMA
+    steps = [step for step in state.steps[32:] if step.final_observations is not None]
+    finals = np.concatenate([np.asarray(step.final_observations) for step in steps])
+    assert len(finals) > 5
+    count = len(finals)
+    values = policy.step(
+        torch.as_tensor(finals),
+        policy.initial_state(count),
+        torch.zeros(count, dtype=torch.bool),
+        None,
+        policy.budget(left[rollout.truncated]),
+    ).values
+    for stored, again in zip(rollout.truncated_values, values, strict=True):
+        torch.testing.assert_close(stored.mean(), again.mean())
+
+
+def test_an_unobserved_budget_shows_nothing() -> None:
+    hidden, shown = (risky(observed=observed).rollouts[1].budget for observed in (False, True))
+    assert hidden is not None
+    assert shown is not None
+    assert bool((hidden.inputs == 0).all())
+    assert bool((shown.inputs.std((0, 1)) > 0.1).all())
+
+
+def test_advantages_are_mixed_before_they_are_normalized() -> None:
+    state = risky()
+    plain = replace(TARGETS, normalize_advantage=False)
+    args = (state.rollouts[1], plain, "min")
+    seeds = [torch.Generator().manual_seed(1) for _ in range(2)]
+    mean = compute_targets(*args, seeds[0])
+    mixed = compute_targets(*args, seeds[1], TAIL)
+    assert mixed.tail is not None
+    expected = (mean.advantages.double() + 2.0 * mixed.tail.advantages) / 3.0
+    torch.testing.assert_close(mixed.advantages.double(), expected, rtol=1e-5, atol=1e-6)
+    assert float(mixed.tail.advantages.std()) > 0.1
+    torch.testing.assert_close(mixed.atoms, mean.atoms)
+    assert 0.0 < float(mixed.tail.tail_share) <= 1.0
+
+
+@catalogue("F35", "F52", "X02")
+def test_the_tail_term_reaches_the_actor_and_never_the_critics() -> None:
+    """With the tail's advantages alone: a gradient for the actor, none for a single quantile."""
+    state = risky(core=LstmConfig(hidden_size=8))
+    rollout = state.rollouts[1]
+    assert state.targets.tail is not None
+    only = replace(state.targets, advantages=state.targets.tail.advantages.float())
+    batch = gather(rollout, only, rollout.chunk_states, 8, torch.arange(32))
+    policy_term = loss_terms(state.policy, batch, settings(), NOW).policy
+    groups = state.policy.parameter_groups()
+    for name, parameters in groups.items():
+        gradients = torch.autograd.grad(
+            policy_term, parameters, retain_graph=True, allow_unused=True
+        )
+        reached = any(g is not None and float(g.abs().sum()) > 0 for g in gradients)
+        assert reached == (not name.startswith("critic")), name
+
+
+@catalogue("F35")
+def test_critics_learn_the_same_whatever_the_tail_weighs() -> None:
+    state = risky()
+    rollout = state.rollouts[1]
+    gradients = []
+    for objective in (None, TAIL, replace(TAIL, weight=50.0)):
+        seeded = torch.Generator().manual_seed(1)
+        targets = compute_targets(rollout, TARGETS, "min", seeded, objective)
+        batch = gather(rollout, targets, rollout.chunk_states, 8, torch.arange(32))
+        terms = loss_terms(state.policy, batch, settings(), NOW)
+        heads = list(state.policy.critics.parameters())
+        gradients.append(torch.autograd.grad(sum(terms.values), heads))  # type: ignore[arg-type]
+    for plain, *others in zip(*gradients, strict=True):
+        for other in others:
+            assert torch.equal(plain, other)
+
+
+def test_a_cycle_moves_target_scale_and_multiplier() -> None:
+    state = risky()
+    risk = RiskConfig(alpha=0.2, limit=5.0)
+    before = TrainState(
+        risk=RiskState(active=True, search=SearchState(target=-1.0, low=-3.0, high=1.0), scale=2.0)
+    )
+    optimizer = torch.optim.Adam(state.policy.parameters())
+    chosen = settings(tail_risk=risk, chunk_length=8, targets=TARGETS)
+    now: Coefficients = replace(NOW, progress=0.1)
+    result, after = update(
+        state.policy, optimizer, state.rollouts[1], chosen, now, before, state.generator
+    )
+    info = result.risk
+    assert info is not None
+    assert after.risk.dual.multiplier > 0
+    assert len(after.risk.search.means) == risk.search.grid
+    assert state.policy.budget is not None
+    assert float(state.policy.budget.target) == after.risk.search.target
+    assert float(state.policy.budget.scale) == after.risk.scale
+    assert info.violation is not None
+    assert info.cvar is not None
+    assert info.violation == pytest.approx(5.0 - info.cvar)
+    assert info.weight == 0.0  # the multiplier was 0 when the cycle began
+
+
+def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
+    state = risky(core=NoCoreConfig(), length=1, twin="off")
+    rollout, policy = state.rollouts[1], state.policy
+    assert policy.budget is not None
+    grid = np.array([-2.0, 0.5])
+    found = target_curve(policy, rollout, grid, 0.25, state.generator)
+    assert found is not None
+    rows = rollout.observations[rollout.episode_starts]  # type: ignore[index]
+    rows = rows[:: max(1, len(rows) // 32)][:32]
+    for k, target in enumerate(grid):
+        seen = policy.budget(torch.full((len(rows),), target))
+        starts = torch.ones(len(rows), dtype=torch.bool)
+        law = policy.step(rows, policy.initial_state(len(rows)), starts, None, seen).values[0]
+        atoms, weights = law.atoms()
+        pooled = np.sort(np.repeat(atoms.detach().numpy().ravel(), 1))
+        assert found.means[k] == pytest.approx(float(law.mean().mean().detach()), abs=1e-5)
+        assert bool((weights == weights[0]).all())
+        worst = pooled[: len(pooled) // 4].mean()
+        assert found.tails[k] == pytest.approx(worst, abs=1e-4)
+    assert found.tails[0] != found.tails[1]
