@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quantail.learner import loss_terms
+from quantail.gradient import loss_terms
 from quantail.nets.cores import GruConfig, LruConfig, LstmConfig, NoCoreConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic, ScalarCritic
 from quantail.rollout.sequences import minibatches

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from quantail.flow import Coefficients, LossTerms, Minibatch
-from quantail.learner import gradient_step, loss_terms, update
+from quantail.gradient import gradient_step, loss_terms
+from quantail.learner import update
 from quantail.losses.value_clip import MeanAndVarianceClip, MeanClip, QuantileClip
 from quantail.nets.cores import LstmConfig, NoCoreConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic, ScalarCritic
