@@ -2,8 +2,6 @@
 
 import io
 import os
-import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,12 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import LinearSchedule as TheirLinearSchedule
 
 from quantail import DistributionalPPO
-from quantail.checkpoint.archive import CheckpointError, read, write
+from quantail.checkpoint.archive import CheckpointError, read
 from quantail.errors import ConfigError, QuantailWarning
 from quantail.losses.value_clip import QuantileClip
 from quantail.nets.cores import GruConfig, LruConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic, ScalarCritic
 from quantail.optim.schedules import CosineSchedule
-from quantail.sb3.policy import MlpLstmPolicy
-from quantail.sb3.policy_saving import load_policy, save_policy
 from quantail.sb3.saving import arguments
 from tests.catalogue import catalogue
 from tests.checkpoint.agents import (
@@ -231,6 +227,14 @@ def test_include_and_exclude(tmp_path: Path) -> None:
         model.save(tmp_path / "agent", exclude=["action_space"])
 
 
+def test_a_name_to_exclude_that_is_misspelled_is_told(tmp_path: Path) -> None:
+    message = "exclude names learnin_rate, which an agent does not have; did you mean learning_rate"
+    with pytest.warns(QuantailWarning, match=message) as told:
+        agent().save(tmp_path / "agent", exclude=["learnin_rate", "policy", "verbose"])
+    assert len(told) == 1
+    assert told[0].filename == __file__
+
+
 def test_changed_arguments_take_effect(tmp_path: Path) -> None:
     agent().save(tmp_path / "agent")
     loaded = DistributionalPPO.load(
@@ -349,58 +353,3 @@ def test_callbacks_of_stable_baselines3_save_loadable_agents(tmp_path: Path) -> 
     best = DistributionalPPO.load(os.fspath(tmp_path / "best_model.zip"))
     for loaded in (last, best):
         assert set(loaded.policy.state_dict()) == set(model.policy.state_dict())
-
-
-# --- a policy by itself ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["lstm", "image", "dict", "box", "network", "categorical"])
-def test_policy_by_itself(kind: str, tmp_path: Path) -> None:
-    observation_space, action_space, policy, given = KINDS[kind]
-    env = env_of(observation_space, action_space)
-    model = agent(env, policy, **given).learn(16)
-    save_policy(model.policy, tmp_path / "policy")
-    loaded = load_policy(type(model.policy), tmp_path / "policy", device="cpu")
-    for name, tensor in model.policy.state_dict().items():
-        assert torch.equal(tensor, loaded.state_dict()[name]), name
-    observations: Any = env.reset()
-    for expected, found in zip(
-        model.policy.predict(observations, deterministic=True),
-        loaded.predict(observations, deterministic=True),
-        strict=True,
-    ):
-        np.testing.assert_equal(expected, found)
-
-
-@catalogue("X46")
-def test_policy_file_that_is_wrong_is_refused(tmp_path: Path) -> None:
-    model = agent(policy_kwargs={"features_extractor_class": Extractor})
-    model.save(tmp_path / "agent")
-    save_policy(model.policy, tmp_path / "policy")
-    kind, name = type(model.policy), f"{Extractor.__module__}.Extractor"
-    with pytest.raises(CheckpointError, match=f"features_extractor_class names {name}, and only"):
-        load_policy(kind, tmp_path / "policy")
-    load_policy(kind, tmp_path / "policy", custom_objects={name: Extractor})
-    with pytest.raises(CheckpointError, match="agent.zip does not hold a policy by itself"):
-        load_policy(kind, tmp_path / "agent")
-    with pytest.raises(CheckpointError, match="does not hold an agent"):
-        DistributionalPPO.load(tmp_path / "policy")
-    with pytest.raises(CheckpointError, match="holds a .*MlpPolicy; load it with that class, not"):
-        load_policy(MlpLstmPolicy, tmp_path / "policy")
-    stored = read(tmp_path / "policy")
-    weights = dict(stored.tensors["policy"])
-    weights.popitem()
-    write(tmp_path / "policy", replace(stored, tensors={**stored.tensors, "policy": weights}))
-    with pytest.raises(CheckpointError, match="policy: the tensors do not fit: missing"):
-        load_policy(kind, tmp_path / "policy", custom_objects={name: Extractor})
-
-
-@catalogue("X46")
-def test_a_policy_by_itself_is_saved_by_its_own_method_without_pickle(tmp_path):
-    model = DistributionalPPO("MlpLstmPolicy", make_vec_env("CartPole-v1", 2, seed=0), seed=0)
-    model.policy.save(tmp_path / "policy")
-    with zipfile.ZipFile(tmp_path / "policy.zip") as archive:
-        assert {Path(name).suffix for name in archive.namelist()} == {".json", ".safetensors"}
-    loaded = type(model.policy).load(tmp_path / "policy")
-    for name, value in model.policy.state_dict().items():
-        assert torch.equal(value, loaded.state_dict()[name])

@@ -5,12 +5,14 @@ of the policy (its normalizer and return scales among them), the optimizer's sta
 has come, and the statistics of a ``VecNormalize``.
 """
 
+import difflib
 import inspect
 import os
 import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
+from warnings import warn
 
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -18,7 +20,7 @@ from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule
 
 from quantail.checkpoint.archive import Checkpoint, CheckpointError, Json, Location, write
 from quantail.checkpoint.values import Packer
-from quantail.errors import ConfigError
+from quantail.errors import ConfigError, QuantailWarning
 from quantail.losses.value_clip import NoClip
 from quantail.sb3.normalization import statistics
 from quantail.sb3.parameters import VOCABULARY
@@ -54,6 +56,7 @@ def save_agent(
 ) -> None:
     """Write an agent; see :meth:`DistributionalPPO.save`."""
     settings, progress = _settings(model), _progress(model)
+    _check_names(model, {*settings, *progress}, exclude or ())
     left_out = _left_out({*settings, *progress}, exclude, include)
     packer, optimizer = Packer(VOCABULARY), Packer(VOCABULARY)
     parameters = model.get_parameters()
@@ -135,6 +138,15 @@ def _progress(model: "DistributionalPPO") -> dict[str, Any]:
             for info in values["ep_info_buffer"]
         ]
     return values
+
+
+def _check_names(model: "DistributionalPPO", known: set[str], exclude: Iterable[str]) -> None:
+    """Warn of a name that leaves nothing out; attributes that are never saved may be named."""
+    for name in exclude:
+        if name not in known and not hasattr(model, name):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it may be {', '.join(sorted(known))}"
+            warn(f"exclude names {name}, which an agent does not have; {hint}", QuantailWarning, 4)
 
 
 def _left_out(
