@@ -1,0 +1,150 @@
+"""One split of a market as the task of a run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal
+
+import numpy as np
+
+from quantail.errors import DataError
+from quantail.evaluation import measures as m
+from quantail.evaluation.agent_policy import AgentPolicy
+from quantail.evaluation.backtest import MarketTask, backtest
+from quantail.evaluation.evaluate_market import evaluate_market
+from quantail.evaluation.periods import periods_per_year
+from quantail.evaluation.record import Evaluation
+from quantail.experiment.config import MarketEnvironment, RunConfig
+from quantail.experiment.provenance import role_seed
+from quantail.experiment.tasks import TrainingEnvironment, Tried, Validation
+from quantail.market.bars import Bars
+from quantail.market.dataset import Dataset, Fold
+from quantail.sb3.agent import DistributionalPPO
+from quantail.sb3.vec_env import MarketVecEnv
+from quantail.sim.simulator import MarketSim
+from quantail.types import FloatArray
+
+_PER_YEAR: Final[Mapping[str, Callable[[FloatArray, float], FloatArray]]] = {
+    "annual_return": m.annual_return,
+    "sharpe": m.sharpe,
+    "sortino": m.sortino,
+    "calmar": m.calmar,
+}
+_PER_BAR: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
+    "total_return": m.total_return,
+    "max_drawdown": m.max_drawdown,
+    "cvar_95": partial(m.cvar, alpha=0.05),
+    "cvar_99": partial(m.cvar, alpha=0.01),
+    "profit_factor": m.profit_factor,
+    "hit_rate": m.hit_rate,
+}
+
+
+_NEUTRAL: Final[Mapping[str, float]] = {"profit_factor": 1.0, "hit_rate": 0.5}
+_UNBOUNDED: Final = 1e6
+
+
+def score(returns: FloatArray, metric: str, periods: float) -> float:
+    """Return a measure of net returns [T] as a score: higher is better, also of losses.
+
+    Ratios are not defined without a losing bar. An account that never traded then has the score of
+    neither gain nor loss; one that only ever gained has one that is larger than any ratio.
+    """
+    if metric in _PER_YEAR:
+        value = float(_PER_YEAR[metric](returns, periods))
+    else:
+        value = float(_PER_BAR[metric](returns))
+    if not np.isnan(value):
+        return value
+    return _UNBOUNDED if returns.sum() > 0.0 else _NEUTRAL.get(metric, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarketSplit:
+    """One split: its training windows to learn in, the others to be judged on."""
+
+    environment: MarketEnvironment
+    seed: int
+    metric: str
+    index: int
+    bars: Bars
+    fold: Fold
+
+    @staticmethod
+    def all_of(
+        config: RunConfig, environment: MarketEnvironment, dataset: Dataset
+    ) -> tuple["MarketSplit", ...]:
+        """Return every split, scaled with the statistics of its own training rows.
+
+        Raises:
+            DataError: A split has no validation or no test window.
+        """
+        splits = []
+        for index in range(len(dataset.splits)):
+            fold = dataset.fold(index)
+            for role, rows in (("validation", fold.validation), ("test", fold.test)):
+                if not len(rows):
+                    raise DataError(
+                        f"split {fold.split.name} has no {role} bars, and a run needs them: agents "
+                        "are chosen on validation bars and judged on test bars. Set a size for it "
+                        "in environment.data.splits."
+                    )
+            splits.append(
+                MarketSplit(environment, config.seed, config.metric, index, dataset.bars, fold)
+            )
+        for split in splits:
+            split.training_environment(1)  # refuses windows too short for an episode, before hours
+            split._task("validation").simulator()
+            split._task("test").simulator()
+        return tuple(splits)
+
+    @property
+    def name(self) -> str:
+        """Of the split."""
+        return self.fold.split.name
+
+    def training_environment(self, n_envs: int) -> TrainingEnvironment:
+        """Return N accounts over the training windows."""
+        sim = MarketSim(
+            self.bars,
+            self._features,
+            windows=self._task("train").windows,
+            config=self.environment.simulator,
+            n_envs=n_envs,
+            seed=role_seed(self.seed, "train", self.index),
+        )
+        return TrainingEnvironment(MarketVecEnv(sim), sim.set_cost_scale)
+
+    def validate(self, agent: DistributionalPPO) -> Validation:
+        """Return the chosen measure over the validation windows."""
+        returns = backtest(self._task("validation"), AgentPolicy(agent)).portfolio.net_return
+        value = score(returns, self.metric, periods_per_year(self.bars))
+        return Validation(value, returns=returns)
+
+    def evaluate(
+        self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
+    ) -> Evaluation:
+        """Judge an agent on the windows of a role."""
+        return evaluate_market(
+            self._task(role),
+            agent,
+            role=role,
+            split=self.name,
+            seeds=(self.seed,),
+            n_trials=tried.count,
+            trial_returns=np.column_stack(tried.returns) if tried.returns else None,
+            settings=self.environment.evaluation,
+        )
+
+    @property
+    def _features(self) -> FloatArray | None:
+        values = self.fold.features.values
+        return np.asarray(values) if values.shape[1] else None
+
+    def _task(self, role: Literal["train", "validation", "test"]) -> MarketTask:
+        rows = {
+            "train": self.fold.train,
+            "validation": self.fold.validation,
+            "test": self.fold.test,
+        }[role]
+        return MarketTask.of_rows(self.bars, self._features, rows, self.environment.simulator)
