@@ -3,16 +3,18 @@
 One state, rewards N(0, 1) for ever: the discounted return is N(0, 1 / (1 - γ²)). The critic sees a
 constant and bootstraps on itself, as in training. With the scalar λ-return as target the learned
 spread must come out too small by √((1 - γ²) / (1 - γ²λ²)), which shows that the test can tell.
+
+Distances are to the true law. A staircase of 32 quantiles or 51 atoms is 0.045 or 0.05 deviations
+away from a normal law however well it is learned, one of 64 or 101 steps 0.024; so these are the
+sizes to ask for where the whole shape matters.
 """
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
-from quantail.losses.value import project
 from quantail.nets.critics import CategoricalCritic, QuantileCritic
 from quantail.nets.critics.categorical import CategoricalValues
 from quantail.nets.critics.quantile import QuantileValues
@@ -26,34 +28,26 @@ CVAR = -2.0627128 * DEVIATION  # of N(0, 1) at 0.05: -φ(z) / 0.05 with Φ(z) = 
 STEPS, ENVS, ROLLOUTS = 128, 16, 400
 LEVELS = (torch.arange(2000) + 0.5) / 2000
 
-TAIL = QuantileCritic(levels="tail", tail_alpha=0.05)
+FINE = [
+    QuantileCritic(n_quantiles=64, levels="tail", tail_alpha=0.05),
+    QuantileCritic(n_quantiles=64),
+    CategoricalCritic(n_atoms=101),
+]
 Critic = QuantileCritic | CategoricalCritic
 Law = QuantileValues | CategoricalValues
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A critic's law, averaged over the second half of training."""
-
-    std: float
-    cvar: float
-    curve: Tensor
-    """Quantile function at ``LEVELS``."""
-    perfect: Law
-    """The true law as this critic would say it at best."""
-
-
-def learn(critic: Critic, *, scalar_target: bool) -> Learned:
+def learn(critic: Critic, *, scalar_target: bool) -> Law:
+    """Train a critic on itself, with steps that shrink to nothing; return its last law."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     head = critic.build(1)
-    optimizer = torch.optim.Adam(head.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(head.parameters())
     latent, none = torch.ones(STEPS, ENVS, 1), torch.zeros(STEPS, ENVS, dtype=torch.bool)
     ends = {"terminated": none, "truncated": none, "gamma": GAMMA, "lam": LAM}
-    laws: list[Law] = []
-    for _ in range(ROLLOUTS):
+    for rollout in range(ROLLOUTS):
+        optimizer.param_groups[0]["lr"] = 0.02 * (1 - rollout / ROLLOUTS)
         law = head(latent[0, 0]).detach()
-        laws.append(law)
         rewards = torch.randn(STEPS, ENVS, generator=generator)
         if scalar_target:
             atoms = lambda_returns(rewards, law.mean().expand(STEPS, ENVS), **ends).unsqueeze(-1)
@@ -66,13 +60,8 @@ def learn(critic: Critic, *, scalar_target: bool) -> Learned:
         optimizer.zero_grad()
         head(latent).loss(atoms, weights).mean().backward()
         optimizer.step()
-    settled = laws[ROLLOUTS // 2 :]
-    return Learned(
-        std=sum(float(law.std()) for law in settled) / len(settled),
-        cvar=sum(float(law.cvar(0.05)) for law in settled) / len(settled),
-        curve=torch.stack([quantiles(law) for law in settled]).mean(0),
-        perfect=perfect(settled[-1]),
-    )
+    result: Law = head(latent[0, 0]).detach()
+    return result
 
 
 def quantiles(law: Law) -> Tensor:
@@ -84,43 +73,33 @@ def quantiles(law: Law) -> Tensor:
     return law.support[cell]
 
 
-def perfect(law: Law) -> Law:
-    """The true law on the same cells, or on the same grid."""
-    if isinstance(law, QuantileValues):
-        return law.map_rows(lambda _: TRUTH.icdf(law.levels))
-    dense = TRUTH.icdf((torch.arange(100_000) + 0.5) / 100_000)
-    low, high = law.support[0], law.support[-1]
-    mass = project(dense, torch.full((100_000,), 1e-5), low, high, len(law.support))
-    return law.map_rows(lambda _: mass.clamp(min=1e-12).log())
+def distance(law: Law) -> float:
+    """W1 to the true law, in deviations."""
+    return float((quantiles(law) - TRUTH.icdf(LEVELS)).abs().mean()) / DEVIATION
 
 
-def distance(learned: Learned) -> float:
-    """W1 between the learned law and the perfect one, in deviations."""
-    return float((learned.curve - quantiles(learned.perfect)).abs().mean()) / DEVIATION
-
-
-@pytest.mark.parametrize("critic", [TAIL, CategoricalCritic()], ids=["tail", "categorical"])
+@pytest.mark.parametrize("critic", FINE, ids=["tail", "uniform", "categorical"])
 def test_sr_lambda_teaches_the_law(critic: Critic) -> None:
-    learned = learn(critic, scalar_target=False)
-    assert 0.97 <= learned.std / DEVIATION <= 1.02
-    assert learned.cvar / CVAR == pytest.approx(1, abs=0.04)
-    assert distance(learned) <= 0.03
+    law = learn(critic, scalar_target=False)
+    assert 0.97 <= float(law.std()) / DEVIATION <= 1.02
+    assert distance(law) <= 0.03
+    assert float(law.cvar(0.05)) / CVAR == pytest.approx(1, abs=0.04)
 
 
-def test_uniform_levels_learn_the_law_up_to_their_staircase() -> None:
-    # 32 even cells miss 2 % of the deviation and 4 % of CVaR of a normal law however well they
-    # are learned, so they are measured against perfect quantiles.
-    learned = learn(QuantileCritic(), scalar_target=False)
-    assert 0.97 <= learned.std / float(learned.perfect.std()) <= 1.02
-    assert learned.cvar / float(learned.perfect.cvar(0.05)) == pytest.approx(1, abs=0.04)
-    assert distance(learned) <= 0.03
+def test_the_default_critic_learns_the_law_up_to_its_staircase() -> None:
+    law = learn(QuantileCritic(), scalar_target=False)
+    assert isinstance(law, QuantileValues)
+    best = law.map_rows(lambda _: TRUTH.icdf(law.levels))
+    assert 0.97 <= float(law.std()) / float(best.std()) <= 1.02
+    assert float(law.cvar(0.05)) / float(best.cvar(0.05)) == pytest.approx(1, abs=0.04)
+    assert distance(law) <= distance(best) + 0.01
 
 
-@pytest.mark.parametrize("critic", [TAIL, CategoricalCritic()], ids=["tail", "categorical"])
+@pytest.mark.parametrize("critic", FINE[::2], ids=["tail", "categorical"])
 def test_scalar_targets_teach_a_law_that_is_too_narrow(critic: Critic) -> None:
-    learned = learn(critic, scalar_target=True)
+    law = learn(critic, scalar_target=True)
     shrunk = math.sqrt((1 - GAMMA**2) / (1 - (GAMMA * LAM) ** 2))
     assert shrunk == pytest.approx(0.602, abs=1e-3)
-    assert learned.std / DEVIATION == pytest.approx(shrunk, abs=0.04)
-    assert learned.cvar / CVAR == pytest.approx(shrunk, abs=0.04)
-    assert distance(learned) > 0.25
+    assert float(law.std()) / DEVIATION == pytest.approx(shrunk, abs=0.04)
+    assert float(law.cvar(0.05)) / CVAR == pytest.approx(shrunk, abs=0.04)
+    assert distance(law) > 0.25
