@@ -282,6 +282,19 @@ def test_contradictions_are_refused(given: dict[str, Any], message: str) -> None
         agent(**given).learn(64)
 
 
+@catalogue("F40")
+def test_an_environment_set_later_is_refused_like_the_first_one() -> None:
+    scaled = VecNormalize(make_vec_env("CartPole-v1", 4))
+    model = agent("MlpPolicy", cvar_limit=-1.0)
+    model.set_env(scaled)
+    with pytest.raises(ConfigError, match="tail risk is measured on raw rewards.*norm_reward=Fa"):
+        model.learn(16)
+    model = DistributionalPPO("MlpPolicy", scaled, freeze_normalizer=True, **SMALL)
+    model.set_env(make_vec_env("CartPole-v1", 4))
+    with pytest.raises(ConfigError, match="freeze_normalizer has no effect: env has no VecNorm"):
+        model.learn(16)
+
+
 def test_memory_settings_need_a_recurrent_policy() -> None:
     with pytest.raises(ConfigError, match="need a recurrent policy, such as MlpLstmPolicy"):
         agent("MlpPolicy", policy_kwargs={"lstm_hidden_size": 8})

@@ -303,6 +303,8 @@ class DistributionalPPO(OnPolicyAlgorithm):
         reset_num_timesteps: bool = True,
         *rest: Any,
     ) -> tuple[int, BaseCallback]:
+        check_freezing(self.freeze_normalizer, self.env)  # again: set_env() may have changed it
+        check_risk(self.learner_config.tail_risk, self.policy.net.config, self.env)
         if reset_num_timesteps or self._last_obs is None:
             self._carry = None  # the environments are about to be reset
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *rest)
