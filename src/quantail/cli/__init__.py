@@ -10,15 +10,21 @@ from typing import Annotated
 import typer
 
 from quantail import __version__
-from quantail.cli import data
+from quantail.cli import data, evaluate, init, report, train
+from quantail.cli.interrupt import INTERRUPTED
 from quantail.errors import QuantailError
 
 app = typer.Typer(
     name="quantail",
     no_args_is_help=True,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Train trading agents that know their left tail.",
 )
+app.command(epilog=init.EXAMPLES)(init.init)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=report.EXAMPLES)(report.report)
 app.add_typer(data.app, name="data")
 
 
@@ -47,3 +53,6 @@ def main() -> None:
     except QuantailError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
