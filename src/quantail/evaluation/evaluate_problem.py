@@ -17,6 +17,7 @@ from quantail.evaluation.policies import ActingPolicy, RuleOfProblem
 from quantail.evaluation.problem_run import (
     ProblemRun,
     ProblemTask,
+    has_trading_costs,
     make_problem_track,
     run_problem,
 )
@@ -33,7 +34,6 @@ from quantail.evaluation.record import (
 from quantail.evaluation.tables import break_even
 from quantail.evaluation.verdict import problem_verdict
 from quantail.sb3.agent import DistributionalPPO
-from quantail.sim.problems.trading import TradingProblem
 from quantail.types import FloatArray
 
 _CURVE_ENVS: Final = 200
@@ -216,8 +216,7 @@ def problem_cost_curve(
     task: ProblemTask, agent: DistributionalPPO, settings: ProblemEvaluation
 ) -> CostCurve | None:
     """Run the agent at other multiples of the trading costs; None where there are none."""
-    trades = task.problem.continuing and isinstance(task.problem.build(1, 0), TradingProblem)
-    if not settings.cost_factors or not trades:
+    if not settings.cost_factors or not has_trading_costs(task.problem):
         return None
     few = replace(
         task, n_envs=min(task.n_envs, _CURVE_ENVS), n_steps=min(task.n_steps, _CURVE_STEPS)

@@ -67,6 +67,11 @@ class ProblemRun:
     """At steps 0, h, 2h, ... of those that count."""
 
 
+def has_trading_costs(problem: Problem) -> bool:
+    """Whether the steps of a problem have a position and a cost of changing it."""
+    return problem.continuing and isinstance(problem.build(1, 0), TradingProblem)
+
+
 def run_problem(
     task: ProblemTask,
     policy: ActingPolicy[StateT],
@@ -79,16 +84,16 @@ def run_problem(
     Raises:
         ConfigError: When costs are scaled in a problem without any.
     """
+    trades = has_trading_costs(task.problem)
+    if cost_scale != 1.0 and not trades:
+        raise ConfigError(f"problem {task.problem.kind!r} has no trading costs to scale.")
     if not task.problem.continuing:
         return _run_episodes(task, policy)
     changes: dict[str, Any] = {"episode_length": task.burn_in + task.n_steps + 1}
     endless: Problem = dataclasses.replace(task.problem, **changes)  # type: ignore[type-var]
     env = endless.build(task.n_envs, task.seed)
-    trades = isinstance(env, TradingProblem)
     observations = env.reset()
-    if cost_scale != 1.0:
-        if not isinstance(env, TradingProblem):
-            raise ConfigError(f"problem {task.problem.kind!r} has no trading costs to scale.")
+    if isinstance(env, TradingProblem):
         env.set_cost_scale(cost_scale)
     shape = (task.n_steps, task.n_envs)
     rewards = np.zeros(shape)

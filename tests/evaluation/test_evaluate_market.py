@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+import torch
+
+from quantail import DistributionalPPO
+from quantail.errors import ConfigError
+from quantail.evaluation.backtest import MarketTask
+from quantail.evaluation.bootstrap import BootstrapConfig
+from quantail.evaluation.evaluate_market import MarketEvaluation, evaluate_market, overfitting
+from quantail.evaluation.measures import MEASURES
+from quantail.evaluation.record_file import load_evaluation, save_evaluation
+from quantail.sb3.vec_env import MarketVecEnv
+from quantail.sim.config import SimConfig
+from quantail.sim.episodes import EpisodeConfig
+from quantail.sim.simulator import MarketSim
+from tests.sim.markets import make_bars
+
+SETTINGS = MarketEvaluation(bootstrap=BootstrapConfig(samples=100))
+CONFIG = SimConfig(episodes=EpisodeConfig(length=50))
+
+
+@pytest.fixture(scope="module")
+def market():
+    bars = make_bars(200, 2, seed=3, volatility=0.01)
+    return bars, np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def agent(market):
+    env = MarketVecEnv(MarketSim(*market, config=CONFIG, n_envs=4))
+    agent = DistributionalPPO("MlpLstmPolicy", env, n_steps=8, batch_size=16, gamma=0.6, seed=0)
+    with torch.no_grad():  # so that it trades more than dust
+        for parameter in agent.policy.net.actor.parameters():
+            parameter.mul_(100.0)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def evaluation(market, agent):
+    task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
+    trials = np.random.default_rng(0).normal(0.0, 0.01, (99, 3))
+    return evaluate_market(
+        task, agent, role="test", split="fold 0", seeds=(0,), n_trials=3, trial_returns=trials,
+        settings=SETTINGS,
+    )  # fmt: skip
+
+
+def test_all_tracks_measures_and_comparisons_are_there(evaluation):
+    names = [track.name for track in evaluation.tracks]
+    assert names == [
+        "agent", "agent_sampled", "flat", "buy_and_hold", "momentum", "best_constant",
+        "average_position",
+    ]  # fmt: skip
+    assert list(evaluation.measures) == names
+    assert [comparison.baseline for comparison in evaluation.comparisons] == names[1:]
+    assert {len(track.portfolio) for track in evaluation.tracks} == {99}
+    assert all(hasattr(evaluation.measures["agent"], name) for name in MEASURES)
+    assert evaluation.symbols == ("S0", "S1")
+    assert evaluation.main_baseline in names
+
+
+def test_curves_pass_through_the_agents_own_result(evaluation):
+    own = evaluation.measures["agent"].total_return.value
+    costs = {point.factor: point for point in evaluation.cost_curve.points}
+    assert list(costs) == [0.0, 0.5, 1.0, 2.0, 4.0]
+    assert costs[1.0].total_return == pytest.approx(own, rel=1e-12)
+    assert evaluation.measures["agent"].costs_paid.value > 0.005
+    totals = [point.total_return for point in evaluation.cost_curve.points]
+    assert totals == sorted(totals, reverse=True)
+    delays = {point.factor: point for point in evaluation.delay_curve.points}
+    assert list(delays) == [0, 1, 2]
+    assert delays[0].total_return == costs[1.0].total_return
+    assert delays[1].total_return != delays[2].total_return
+
+
+def test_the_critic_is_judged(evaluation):
+    # gamma .6: stretches of 6 steps, 99 steps: 16 of them less the last, two accounts
+    assert evaluation.calibration.horizon == 6
+    assert evaluation.calibration.n == 2 * 16
+
+
+def test_trials_count(evaluation):
+    assert evaluation.overfitting.n_trials == 3
+    assert 0.0 <= evaluation.overfitting.deflated_sharpe <= 1.0
+    assert 0.0 <= evaluation.overfitting.probability <= 1.0
+    noise = np.random.default_rng(0).normal(0.001, 0.01, 200)
+    assert overfitting(noise, 1).probability is None
+    assert overfitting(noise, 50).deflated_sharpe < overfitting(noise, 1).deflated_sharpe
+
+
+def test_an_untrained_agent_shows_no_skill(evaluation):
+    assert not evaluation.verdict.evidence
+    assert evaluation.verdict.sentence.startswith("No evidence of skill")
+
+
+def test_it_is_saved_and_repeats_itself(evaluation, market, agent, tmp_path):
+    save_evaluation(evaluation, tmp_path / "test")
+    loaded = load_evaluation(tmp_path / "test")
+    assert loaded.verdict == evaluation.verdict
+    task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
+    again = evaluate_market(task, agent, role="test", split="fold 0", settings=SETTINGS)
+    assert again.verdict == evaluation.verdict
+    for name in ("agent", "agent_sampled", "momentum"):
+        ours, theirs = again.track(name).bars.equity, loaded.track(name).bars.equity
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_windows_too_short_for_the_critics_horizon_are_noted(market, agent):
+    task = MarketTask.of_rows(*market, np.array([[100, 130]]), CONFIG)
+    settings = MarketEvaluation(
+        bootstrap=SETTINGS.bootstrap, cost_factors=(), delays=(), sampled=False
+    )
+    found = evaluate_market(task, agent, role="validation", split="x", settings=settings)
+    assert found.calibration is None
+    assert found.cost_curve is None
+    assert found.delay_curve is None
+    assert "forecasts cannot be judged" in found.notes[-1]
+    assert [track.name for track in found.tracks][:2] == ["agent", "flat"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"cost_factors": (0.0, 2.0)}, "cost_factors: must rise and include 1"),
+        ({"cost_factors": (2.0, 1.0)}, "must rise and include 1"),
+        ({"delays": (1, 2)}, "delays: must rise and include 0"),
+        ({"cost_factors": (-1.0, 1.0)}, "cost_factors"),
+        ({"momentum_window": 0}, "momentum_window"),
+    ],
+)
+def test_settings_without_a_reference_point_are_refused(keywords, message):
+    with pytest.raises(ConfigError, match=message):
+        MarketEvaluation(**keywords)
