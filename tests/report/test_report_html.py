@@ -222,3 +222,34 @@ def test_labels_of_the_user_reach_figures_escaped(tmp_path):
     names = {trace["name"] for trace in figures(path)["equity"][0]["data"]}
     assert "&lt;b&gt;X&lt;/b&gt;&amp;" in names
     assert nasty not in path.read_text(encoding="utf-8")
+
+
+def test_a_walk_forward_run_shows_every_split(tmp_path):
+    folder = write_run(tmp_path / "run", example_evaluation())
+    for name in ("2019", "2020"):
+        save_evaluation(example_evaluation(), folder / "folds" / name / "test")
+    text = words(write_report(folder))
+    assert "Split by split" in text
+    for name in ("2019", "2020"):
+        assert f"{name} 2024-01-01 to 2024-01-30, 30 bars" in text
+        assert f"{name} 40 5.0% −2.00 −2.50" in text
+    assert "Split costs × 0 costs × 1 costs × 2" in text
+    assert "Agent minus flat, per year" in text
+
+
+def test_splits_of_a_run_that_was_killed_are_shown_without_a_verdict(tmp_path):
+    folder = write_run(tmp_path / "run")
+    save_evaluation(example_evaluation(), folder / "folds" / "2019" / "test")
+    (folder / "folds" / "2020").mkdir()
+    text = words(write_report(folder))
+    assert "Not tested, so nothing can be said about skill." in text
+    assert "2019 2024-01-01 to 2024-01-30, 30 bars" in text
+
+
+def test_a_damaged_split_is_named(tmp_path):
+    folder = write_run(tmp_path / "run", example_evaluation())
+    save_evaluation(example_evaluation(), folder / "folds" / "2019" / "test")
+    (folder / "folds" / "2019" / "test" / "evaluation.json").write_text("{")
+    text = words(write_report(folder))
+    assert "The 2019 split's test evaluation cannot be used" in text
+    assert "Split by split" not in text

@@ -10,7 +10,7 @@ from typing import Any, Final
 from quantail import __version__
 from quantail.errors import DataError
 from quantail.evaluation.record import Evaluation
-from quantail.report import calibration_figures, figures, tables, training
+from quantail.report import calibration_figures, figures, split_tables, tables, training
 from quantail.report.headline import headline, main_evaluation
 from quantail.report.page import Markup, fold, join, page, paragraph, plot, section, text
 from quantail.report.run_folder import RunRecord, read_run
@@ -47,6 +47,8 @@ def report_page(record: RunRecord) -> str:
     sections: dict[str, tuple[str, list[Markup]]] = {}
     if evaluation is not None:
         sections |= _evaluation_sections(record, evaluation)
+    if record.splits:
+        sections["splits"] = ("Split by split", _splits(record.splits))
     if record.curves:
         sections["training"] = ("Training", _training(record))
     sections["provenance"] = ("Settings and provenance", _provenance(record))
@@ -136,6 +138,19 @@ def _sensitivity(evaluation: Evaluation) -> list[Markup]:
             tables.delay_table(evaluation.delay_curve, evaluation),
         ]
     return parts
+
+
+def _splits(splits: Mapping[str, Evaluation]) -> list[Markup]:
+    return [
+        paragraph(
+            "Each split has an agent of its own, judged on bars after those it was trained and "
+            "chosen on.",
+            "small muted",
+        ),
+        split_tables.results(splits),
+        *split_tables.sensitivities(splits),
+        *split_tables.calibrations(splits),
+    ]
 
 
 def _training(record: RunRecord) -> list[Markup]:

@@ -8,7 +8,8 @@
     ├── status.json            {"state": "running", "step": 2048}: how far the run came
     ├── messages.jsonl         {"step": 2048, "level": "warning", "text": "..."}
     ├── metrics.jsonl          one line per record of training: {"step": 2048, "train/loss": 0.1}
-    └── evaluation/{validation,test}/
+    ├── evaluation/{validation,test}/
+    └── folds/SPLIT/test/      the same for each split, where there are several
 
 What is missing or damaged becomes a sentence of the report; only a folder that holds nothing of a
 run at all is refused.
@@ -35,6 +36,7 @@ METRICS: Final = "metrics.jsonl"
 MESSAGES: Final = "messages.jsonl"
 STATUS: Final = "status.json"
 EVALUATION: Final = "evaluation"
+SPLITS: Final = "folds"
 STEP: Final = "step"
 
 Role = Literal["test", "validation"]
@@ -60,6 +62,8 @@ class RunRecord:
     curves: Mapping[str, Curve]
     """By tag; empty when training left no record."""
     evaluations: Mapping[Role, Evaluation]
+    splits: Mapping[str, Evaluation]
+    """Tests of single splits by name, where there are several."""
     warnings: tuple[str, ...]
     """What training said while it ran, such as a collapse of the policy."""
     notes: tuple[str, ...]
@@ -87,12 +91,15 @@ def read_run(folder: Path) -> RunRecord:
         found = _read_evaluation(folder / EVALUATION / role, role, problems)
         if found is not None:
             evaluations[role] = found
+    if not (folder / EVALUATION / "test").exists():
+        problems.append("The run was not tested: there is no test evaluation.")
     return RunRecord(
         folder=folder,
         config=config,
         provenance=provenance,
         curves=curves,
         evaluations=evaluations,
+        splits=_read_splits(folder / SPLITS, problems),
         warnings=tuple(text for level, text in said if level == "warning"),
         notes=tuple(text for level, text in said if level != "warning"),
         problems=tuple(problems),
@@ -228,13 +235,22 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _read_evaluation(folder: Path, role: Role, problems: list[str]) -> Evaluation | None:
+def _read_evaluation(folder: Path, name: str, problems: list[str]) -> Evaluation | None:
     if not folder.exists():
-        if role == "test":
-            problems.append("The run was not tested: there is no test evaluation.")
         return None
     try:
         return load_evaluation(folder)
     except DataError as error:
-        problems.append(f"The {role} evaluation cannot be used: {error}")
+        problems.append(f"The {name} evaluation cannot be used: {error}")
         return None
+
+
+def _read_splits(folder: Path, problems: list[str]) -> dict[str, Evaluation]:
+    if not folder.is_dir():
+        return {}
+    found = {}
+    for path in sorted(folder.iterdir()):
+        evaluation = _read_evaluation(path / "test", f"{path.name} split's test", problems)
+        if evaluation is not None:
+            found[path.name] = evaluation
+    return found
