@@ -413,3 +413,18 @@ def test_the_default_policy_is_as_documented():
     assert (config.core, config.critic, config.twin) == (LstmConfig(), QuantileCritic(), "min")
     assert not config.share_core
     assert CategoricalCritic().n_atoms == 51
+
+
+@pytest.mark.parametrize("options", [{}, {"share_core": True}, {"share_encoder": True}], ids=str)
+def test_values_are_those_of_the_whole_pass(options: dict[str, bool]):
+    torch.manual_seed(0)
+    policy = ActorCritic(OBSERVATIONS, ACTIONS, PolicyConfig(**options))
+    observations, state = torch.randn(3, 4, 6), policy.initial_state(4)
+    starts = torch.zeros(3, 4, dtype=torch.bool)
+    starts[1, 2] = True
+    whole = policy(observations, state, starts)
+    values, after = policy.values(observations, state, starts)
+    for mine, expected in zip(values, whole.values, strict=True):
+        assert torch.equal(mine.mean(), expected.mean())
+    for mine, expected in zip(after.critic, whole.state.critic, strict=True):
+        assert torch.equal(mine, expected)

@@ -203,6 +203,27 @@ class ActorCritic(nn.Module):
         actor, critic, after = self._latents(observations, state, starts.unsqueeze(0), inputs)
         return self._laws(actor[0], critic[0], action_masks, after)
 
+    def values(
+        self,
+        observations: Observation,
+        state: PolicyState,
+        starts: Tensor,
+        budget_inputs: Tensor | None = None,
+    ) -> tuple[tuple[ValueDistribution, ...], PolicyState]:
+        """Return what the critics say in :meth:`forward`, and the state after the last row.
+
+        An actor with a core of its own is not asked, and its state stays.
+        """
+        rows = map_observation(observations, lambda part: part.flatten(0, 1))
+        if self.critic_core is None:
+            _, latent, after = self._latents(rows, state, starts, budget_inputs)
+        else:
+            encoder = self.critic_encoder or self.actor_encoder
+            features = self._features(encoder, self._inputs(rows), starts, budget_inputs)
+            latent, critic_state = self.critic_core(features, state.critic, starts)
+            after = PolicyState(state.actor, critic_state)
+        return tuple(critic(latent) for critic in self.critics), after
+
     def update_scale(self, atoms: Tensor, weights: Tensor, row_weights: Tensor) -> None:
         """Move the return scale of every critic; see :class:`CriticHead`."""
         for critic in self._critics():
@@ -238,18 +259,23 @@ class ActorCritic(nn.Module):
         self, rows: Observation, state: PolicyState, starts: Tensor, budget_inputs: Tensor | None
     ) -> tuple[Tensor, Tensor, PolicyState]:
         """Return what actor and critics read, each [L, M, H], and the state after the last row."""
-        assert (budget_inputs is None) == (self.budget is None), "a budget must be seen or not be"
         inputs = self._inputs(rows)
-        features = _beside(self.actor_encoder(inputs).view(*starts.shape, -1), budget_inputs)
+        features = self._features(self.actor_encoder, inputs, starts, budget_inputs)
         actor, actor_state = self.actor_core(features, state.actor, starts)
         if self.critic_core is None:
             critic = scale_gradient(actor, self.config.critic_gradient_scale)
             return actor, critic, PolicyState(actor_state, ())
         if self.critic_encoder is not None:
-            features = self.critic_encoder(inputs).view(*starts.shape, -1)
-            features = _beside(features, budget_inputs)
+            features = self._features(self.critic_encoder, inputs, starts, budget_inputs)
         critic, critic_state = self.critic_core(features, state.critic, starts)
         return actor, critic, PolicyState(actor_state, critic_state)
+
+    def _features(
+        self, encoder: Encoder, inputs: Observation, starts: Tensor, budget_inputs: Tensor | None
+    ) -> Tensor:
+        """Return what a core reads, [L, M, F]."""
+        assert (budget_inputs is None) == (self.budget is None), "a budget must be seen or not be"
+        return _beside(encoder(inputs).view(*starts.shape, -1), budget_inputs)
 
     def _laws(
         self, actor: Tensor, critic: Tensor, action_masks: Tensor | None, state: PolicyState

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from quantail.flow import CoreState, PolicyOutput, PolicyState, Rollout, ValueDistribution
+from quantail.flow import CoreState, Observation, PolicyState, Rollout, ValueDistribution
 from quantail.nets.actor_critic import ActorCritic
 from quantail.rollout.sequences import observation_rows, stack_states
 
@@ -21,7 +21,7 @@ def refreshed_states(policy: ActorCritic, rollout: Rollout, length: int) -> Poli
     state = _at(rollout.chunk_states, 0)
     states = [state]
     for first in range(0, rollout.rewards.shape[0] - length, length):
-        state = _replay(policy, rollout, slice(first, first + length), state).state
+        state = _replay(policy, rollout, slice(first, first + length), state)
         states.append(state)
     return stack_states(states)
 
@@ -38,7 +38,7 @@ def warmed_states(policy: ActorCritic, rollout: Rollout, length: int, burn_in: i
     for chunk in range(1, rollout.rewards.shape[0] // length):
         origin = max(0, chunk * length - burn_in) // length
         rows = slice(origin * length, chunk * length)
-        states.append(_replay(policy, rollout, rows, _at(stored, origin)).state)
+        states.append(_replay(policy, rollout, rows, _at(stored, origin)))
     return stack_states(states)
 
 
@@ -65,17 +65,23 @@ def replayed_values(policy: ActorCritic, rollout: Rollout) -> tuple[ValueDistrib
     size = max(1, _ROWS_AT_ONCE // n_envs)
     state, found = _at(rollout.chunk_states, 0), []
     for first in range(0, n_steps, size):
-        output = _replay(policy, rollout, slice(first, min(first + size, n_steps)), state)
-        state = output.state
-        found.append(output.values)
+        rows = slice(first, min(first + size, n_steps))
+        observations, seen = _inputs(rollout, rows)
+        values, state = policy.values(observations, state, rollout.episode_starts[rows], seen)
+        found.append(values)
     return tuple(type(laws[0]).join(laws) for laws in zip(*found, strict=True))
 
 
-def _replay(policy: ActorCritic, rollout: Rollout, rows: slice, state: PolicyState) -> PolicyOutput:
+def _replay(policy: ActorCritic, rollout: Rollout, rows: slice, state: PolicyState) -> PolicyState:
     masks: Tensor | None = None if rollout.action_masks is None else rollout.action_masks[rows]
-    observations = observation_rows(rollout.observations, rows)
+    observations, seen = _inputs(rollout, rows)
+    return policy.forward(observations, state, rollout.episode_starts[rows], masks, seen).state
+
+
+def _inputs(rollout: Rollout, rows: slice) -> tuple[Observation, Tensor | None]:
+    """Return observations and budgets as the policy saw them."""
     seen = None if rollout.budget is None else rollout.budget.inputs[rows]
-    return policy.forward(observations, state, rollout.episode_starts[rows], masks, seen)
+    return observation_rows(rollout.observations, rows), seen
 
 
 def _at(states: PolicyState, chunk: int) -> PolicyState:
