@@ -77,10 +77,10 @@ def _misses(rows, settings=FEW):
 
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_intervals_cover_the_true_mean_at_their_level(rho):
-    # 95 %: 2.5 % on each side; 500 series: ± 0.7 %, three standard errors are 2.1 %
-    above, below = _misses(autoregression(np.random.default_rng(7), rho, (500, 200)))
-    assert above < 0.046
-    assert below < 0.046
+    # 95 %: 2.5 % on each side; 300 series: three standard errors are 2.7 %
+    above, below = _misses(autoregression(np.random.default_rng(7), rho, (300, 200)))
+    assert above < 0.052
+    assert below < 0.052
     assert above + below > 0.02
 
 
@@ -92,9 +92,8 @@ def test_ignoring_dependence_would_not_cover():
 
 def test_small_gains_and_rare_losses_are_not_taken_for_skill():
     rng = np.random.default_rng(11)
-    rows = 1.0 - rng.exponential(size=(500, 200))
-    above, _ = _misses(rows)
-    assert above < 0.046
+    above, _ = _misses(1.0 - rng.exponential(size=(300, 200)))
+    assert above < 0.052
 
 
 @pytest.mark.verify

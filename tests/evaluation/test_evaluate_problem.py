@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -21,6 +22,7 @@ from quantail.sim.problems import (
     BettingGame,
     HiddenRegime,
     NegativeControl,
+    Policy,
     QuadraticCost,
     TMaze,
     evaluate,
@@ -113,6 +115,33 @@ def test_costs_can_be_scaled(regime):
     np.testing.assert_allclose(double.fee, 2.0 * fee)
 
 
+def test_late_actions_hold_nothing_first_and_then_what_was_wanted(regime):
+    task, _ = regime
+    # on random numbers of its own choosing a rule without memory of its position does the same late
+    rule = RuleOfProblem(Policy.of(lambda seen: 1 + np.sign(seen[:, 0]).astype(np.int64)))
+    task = dataclasses.replace(task, burn_in=0)
+    prompt, late = run_problem(task, rule), run_problem(task, rule, delay=2)
+    assert not late.position[:2].any()
+    np.testing.assert_array_equal(late.position[2:], prompt.position[:-2])
+    np.testing.assert_array_equal(late.returns, prompt.returns)
+    box = ProblemTask(QuadraticCost(), n_envs=4, n_steps=5, seed=0, burn_in=0)
+    late = run_problem(box, RuleOfProblem(QuadraticCost().policies()["optimal"]), delay=3)
+    assert not late.position[:3].any()
+    assert late.position[3:].any()
+
+
+def test_intervals_of_pooled_measures_cover(regime):
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(60):
+        rewards = rng.normal(size=(50, 60))
+        run = dataclasses.replace(regime[1]["flat"], rewards=rewards)
+        hits += problem_measures(run, BootstrapConfig(samples=199)).var_95.covers(-1.6449)
+    assert hits >= 51  # 95 % of 60 is 57; three standard errors are 5
+    few = dataclasses.replace(regime[1]["flat"], rewards=rng.normal(size=(50, 30)))
+    assert problem_measures(few, FEW).var_95.low is None
+
+
 def test_measures_of_a_problem(regime):
     _, runs = regime
     found = problem_measures(runs["optimal"], FEW)
@@ -139,7 +168,7 @@ def test_problems_that_end_count_episodes():
 
 def test_scaling_costs_that_are_not_there_is_refused():
     task = ProblemTask(TMaze(), n_envs=2, n_steps=1, seed=0)
-    with pytest.raises(ConfigError, match="'t_maze' has no trading costs to scale"):
+    with pytest.raises(ConfigError, match="'t_maze' has no trading costs to scale and no orders"):
         run_problem(task, RuleOfProblem(TMaze().policies()["optimal"]), cost_scale=2.0)
 
 
@@ -148,7 +177,9 @@ def make_agent(problem):
     return DistributionalPPO("MlpPolicy", env, n_steps=8, batch_size=16, gamma=0.6, seed=0)
 
 
-SMALL = ProblemEvaluation(bootstrap=BootstrapConfig(samples=100), cost_factors=(0.0, 1.0))
+SMALL = ProblemEvaluation(
+    bootstrap=BootstrapConfig(samples=100), cost_factors=(0.0, 1.0), delays=(0, 1)
+)
 
 
 def test_an_agent_is_judged_against_the_known_policies(tmp_path):
@@ -162,6 +193,8 @@ def test_an_agent_is_judged_against_the_known_policies(tmp_path):
     assert not found.verdict.evidence
     assert found.verdict.level == "worse"
     assert [point.factor for point in found.cost_curve.points] == [0.0, 1.0]
+    assert [point.factor for point in found.delay_curve.points] == [0, 1]
+    assert found.delay_curve.points[0].total_return == found.cost_curve.points[1].total_return
     # gamma .6: stretches of 6 steps; 40 steps have 6 whole ones with a forecast after them
     assert found.calibration.n == 60 * 6
     save_evaluation(found, tmp_path / "test")
@@ -189,3 +222,8 @@ def test_problems_of_risk_have_no_such_score():
     task = ProblemTask(BettingGame(), n_envs=4, n_steps=1, seed=0)
     with pytest.raises(ConfigError, match="'betting_game' trades mean for less risk"):
         evaluate_problem(task, make_agent(BettingGame()))
+
+
+def test_curves_out_of_order_are_refused():
+    with pytest.raises(ConfigError, match="delays: must rise; was"):
+        ProblemEvaluation(delays=(1, 0))

@@ -167,11 +167,11 @@ def _strategies(rng, count, bars):
 
 
 def test_martingale_prices_are_taken_for_skill_at_most_at_the_stated_level():
-    position, moves = _strategies(np.random.default_rng(5), 200, 250)
+    position, moves = _strategies(np.random.default_rng(5), 150, 250)
     found = 0
     for held, move in zip(position, moves, strict=True):
         found += verdict_of(held * move, held.mean() * move).evidence
-    assert found / 200 <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 200)
+    assert found / 150 <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 150)
 
 
 def test_an_oracle_is_found_to_have_skill():

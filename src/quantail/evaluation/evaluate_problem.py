@@ -1,14 +1,16 @@
 """An agent on a problem with a known answer: the fraction of the optimum, with its interval."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from annotated_types import Ge
 
 from quantail.config_class import config
-from quantail.errors import ConfigError
+from quantail.errors import ConfigError, ConfigProblem
 from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.bootstrap import BootstrapConfig, intervals, mean_test
@@ -17,7 +19,7 @@ from quantail.evaluation.policies import ActingPolicy, RuleOfProblem
 from quantail.evaluation.problem_run import (
     ProblemRun,
     ProblemTask,
-    has_trading_costs,
+    is_traded,
     make_problem_track,
     run_problem,
 )
@@ -25,13 +27,14 @@ from quantail.evaluation.record import (
     Calibration,
     Comparison,
     CostCurve,
+    DelayCurve,
     Estimate,
     Evaluation,
     Measures,
     OptimumFraction,
     SensitivityPoint,
 )
-from quantail.evaluation.tables import break_even
+from quantail.evaluation.tables import break_even, scaled
 from quantail.evaluation.verdict import problem_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import FloatArray
@@ -39,6 +42,8 @@ from quantail.types import FloatArray
 _CURVE_ENVS: Final = 200
 _CURVE_STEPS: Final = 500
 """Instances and steps of a point of the cost curve, which needs less precision than F."""
+_GROUPS: Final = 20
+"""Groups of instances whose spread gives the interval of a pooled measure."""
 
 
 @config
@@ -47,9 +52,17 @@ class ProblemEvaluation:
 
     bootstrap: BootstrapConfig = BootstrapConfig()
     cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
-    """Multiples of the trading costs; has no effect on a problem without any."""
+    """Multiples of the trading costs, in rising order; not used in a problem without trading."""
+    delays: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
+    """Steps by which actions come late, in rising order; not used in a problem without trading."""
     sampled: bool = True
     """Also run the agent with drawn actions, as it acted in training."""
+
+    def check(self) -> None:
+        """Refuse curves out of order."""
+        for name, values in (("cost_factors", self.cost_factors), ("delays", self.delays)):
+            if list(values) != sorted(set(values)):
+                raise ConfigError([ConfigProblem(name, f"must rise; was {values!r}")])
 
 
 def evaluate_problem(
@@ -100,6 +113,7 @@ def evaluate_problem(
         if name != "agent"
     }
     optimum = optimum_fraction(task, runs, solution.base, solution.values["optimal"], bootstrap)
+    costs, delays = problem_curves(task, agent, settings)
     calibration = _calibration(runs["agent_sampled" if settings.sampled else "agent"], agent.gamma)
     return Evaluation(
         role=role,
@@ -118,7 +132,8 @@ def evaluate_problem(
         measures={name: problem_measures(run, bootstrap) for name, run in runs.items()},
         comparisons=tuple(comparisons.values()),
         verdict=problem_verdict(comparisons[solution.base], optimum),
-        cost_curve=problem_cost_curve(task, agent, settings),
+        cost_curve=costs,
+        delay_curve=delays,
         calibration=calibration,
         optimum=optimum,
         notes=_notes(task, calibration),
@@ -181,59 +196,80 @@ def problem_measures(run: ProblemRun, settings: BootstrapConfig) -> Measures:
     Rewards add up. Total and drawdown are means over instances; ratios, quantiles and rates pool
     the steps of all; the Calmar ratio, a yearly figure, is not defined.
     """
-    pooled, by_instance = run.rewards.ravel(), np.ascontiguousarray(run.rewards.T)
+    by_instance = np.ascontiguousarray(run.rewards.T)
     mean = mean_test(run.rewards.mean(axis=0), settings, block=1.0).mean
+    pooled: dict[str, Callable[[FloatArray], FloatArray]] = {
+        "volatility": partial(m.volatility, periods_per_year=1.0),
+        "sharpe": partial(m.sharpe, periods_per_year=1.0),
+        "sortino": partial(m.sortino, periods_per_year=1.0),
+        "var_95": partial(m.value_at_risk, alpha=0.05),
+        "cvar_95": partial(m.cvar, alpha=0.05),
+        "var_99": partial(m.value_at_risk, alpha=0.01),
+        "cvar_99": partial(m.cvar, alpha=0.01),
+        "hit_rate": m.hit_rate,
+        "profit_factor": m.profit_factor,
+    }
     facts = {
-        "volatility": m.volatility(pooled, 1.0),
-        "sharpe": m.sharpe(pooled, 1.0),
-        "sortino": m.sortino(pooled, 1.0),
         "calmar": math.nan,
         "max_drawdown": m.max_drawdown(by_instance, additive=True).mean(),
         "max_drawdown_bars": m.max_drawdown_bars(by_instance, additive=True).mean(),
-        "var_95": m.value_at_risk(pooled, 0.05),
-        "cvar_95": m.cvar(pooled, 0.05),
-        "var_99": m.value_at_risk(pooled, 0.01),
-        "cvar_99": m.cvar(pooled, 0.01),
-        "hit_rate": m.hit_rate(pooled),
-        "profit_factor": m.profit_factor(pooled),
         "turnover": run.turnover.mean(),
         "exposure": np.abs(run.position).mean(),
         "costs_paid": run.fee.sum(axis=0).mean(),
         "time_in_market": np.where(np.isnan(run.position), np.nan, run.position != 0.0).mean(),
     }
-    steps = len(run.rewards)
-    low, high = (None if bound is None else bound * steps for bound in (mean.low, mean.high))
     return Measures(
-        total_return=Estimate(mean.value * steps, low, high),
+        total_return=scaled(mean, len(run.rewards)),
         annual_return=mean,
+        **{name: _grouped(by_instance, measure, settings) for name, measure in pooled.items()},
         **{name: Estimate(float(value)) for name, value in facts.items()},
-        n_bars=steps,
+        n_bars=len(run.rewards),
         periods_per_year=1.0,
     )
 
 
-def problem_cost_curve(
+def _grouped(
+    rows: FloatArray, measure: Callable[[FloatArray], FloatArray], settings: BootstrapConfig
+) -> Estimate:
+    """Measure the steps of all instances [N, T] together; groups of instances give the interval.
+
+    Resampling a million steps a thousand times would take minutes; the spread between independent
+    groups says the same.
+    """
+    value = float(measure(rows.ravel()))
+    size = len(rows) // _GROUPS
+    if size < 2:
+        return Estimate(value)
+    groups = measure(rows[: size * _GROUPS].reshape(_GROUPS, -1))
+    if not np.isfinite(groups).all():
+        return Estimate(value)
+    spread = mean_test(groups, settings, block=1.0).mean
+    if spread.low is None or spread.high is None:
+        return Estimate(value)
+    return Estimate(value, value + spread.low - spread.value, value + spread.high - spread.value)
+
+
+def problem_curves(
     task: ProblemTask, agent: DistributionalPPO, settings: ProblemEvaluation
-) -> CostCurve | None:
-    """Run the agent at other multiples of the trading costs; None where there are none."""
-    if not settings.cost_factors or not has_trading_costs(task.problem):
-        return None
+) -> tuple[CostCurve | None, DelayCurve | None]:
+    """Run the agent at other multiples of the costs and with late actions; None without trading."""
+    if not is_traded(task.problem):
+        return None, None
     few = replace(
         task, n_envs=min(task.n_envs, _CURVE_ENVS), n_steps=min(task.n_steps, _CURVE_STEPS)
     )
-    points = []
-    for factor in settings.cost_factors:
-        run = run_problem(few, AgentPolicy(agent), cost_scale=factor)
-        measured = problem_measures(run, settings.bootstrap)
-        points.append(
-            SensitivityPoint(
-                factor=factor,
-                total_return=measured.total_return.value,
-                annual_mean=measured.annual_return,
-                sharpe=measured.sharpe,
-            )
-        )
-    return CostCurve(tuple(points), break_even(tuple(points)))
+
+    def point(value: float, cost_scale: float, delay: int) -> SensitivityPoint:
+        run = run_problem(few, AgentPolicy(agent), cost_scale=cost_scale, delay=delay)
+        found = problem_measures(run, settings.bootstrap)
+        return SensitivityPoint(value, found.total_return.value, found.annual_return, found.sharpe)
+
+    costs = tuple(point(factor, factor, 0) for factor in settings.cost_factors)
+    delays = tuple(point(delay, 1.0, delay) for delay in settings.delays)
+    return (
+        CostCurve(costs, break_even(costs)) if costs else None,
+        DelayCurve(delays) if delays else None,
+    )
 
 
 def _calibration(run: ProblemRun, gamma: float) -> Calibration | None:

@@ -1,10 +1,13 @@
 """A policy in many instances of a problem with a known answer, on common random numbers."""
 
 import dataclasses
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
 
 from quantail.errors import ConfigError
 from quantail.evaluation.measures import equity_curve
@@ -17,6 +20,7 @@ from quantail.sim.problems import (
     PositiveControl,
     Problem,
     ProportionalCost,
+    VectorProblem,
 )
 from quantail.sim.problems.trading import TradingProblem
 from quantail.types import FloatArray
@@ -31,6 +35,7 @@ _PROPORTIONAL: Final = (
     NoTradeBand,
     PositiveControl,
     ProportionalCost,
+    VectorProblem,
 )
 
 
@@ -67,8 +72,8 @@ class ProblemRun:
     """At steps 0, h, 2h, ... of those that count."""
 
 
-def has_trading_costs(problem: Problem) -> bool:
-    """Whether the steps of a problem have a position and a cost of changing it."""
+def is_traded(problem: Problem) -> bool:
+    """Whether an action sets a position, and changing it costs something."""
     return problem.continuing and isinstance(problem.build(1, 0), TradingProblem)
 
 
@@ -77,16 +82,26 @@ def run_problem(
     policy: ActingPolicy[StateT],
     *,
     cost_scale: float = 1.0,
+    delay: int = 0,
     forecast_every: int | None = None,
 ) -> ProblemRun:
     """Run a policy; instance i meets the same random numbers whatever the policy does.
 
+    Args:
+        task: The problem and its instances.
+        policy: Who acts.
+        cost_scale: Factor on the trading costs.
+        delay: Steps by which every action comes late; no position is held until the first comes.
+        forecast_every: Steps between two forecasts that are kept; None keeps none.
+
     Raises:
-        ConfigError: When costs are scaled in a problem without any.
+        ConfigError: When costs are scaled or actions delayed in a problem without trading.
     """
-    trades = has_trading_costs(task.problem)
-    if cost_scale != 1.0 and not trades:
-        raise ConfigError(f"problem {task.problem.kind!r} has no trading costs to scale.")
+    trades = is_traded(task.problem)
+    if (cost_scale != 1.0 or delay) and not trades:
+        raise ConfigError(
+            f"problem {task.problem.kind!r} has no trading costs to scale and no orders to delay."
+        )
     if not task.problem.continuing:
         return _run_episodes(task, policy)
     changes: dict[str, Any] = {"episode_length": task.burn_in + task.n_steps + 1}
@@ -100,6 +115,7 @@ def run_problem(
     position, turnover, returns = (np.full(shape, np.nan) for _ in range(3))
     held = np.zeros(task.n_envs)
     forecasts: list[Forecast | None] = []
+    orders = deque([_no_position(env)] * delay)
     state: StateT | None = None
     for step in range(-task.burn_in, task.n_steps):
         starts = np.full(task.n_envs, step == -task.burn_in)
@@ -107,7 +123,8 @@ def run_problem(
         actions, after = policy.act(moment, state)
         if forecast_every is not None and step >= 0 and step % forecast_every == 0:
             forecasts.append(policy.forecast(after))
-        result = env.step(actions)
+        orders.append(np.asarray(actions))
+        result = env.step(orders.popleft())
         state = policy.receive(after, result.reward)
         observations = result.observation
         if trades:
@@ -121,6 +138,14 @@ def run_problem(
     said = tuple(forecast for forecast in forecasts if forecast is not None)
     rate = task.problem.cost if isinstance(task.problem, _PROPORTIONAL) else np.nan
     return ProblemRun(rewards, position, turnover, cost_scale * rate * turnover, returns, said)
+
+
+def _no_position(env: VectorProblem) -> NDArray[Any]:
+    """Return the actions [N, ...] that hold nothing: the middle choice, or zero."""
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        return np.full(env.n_envs, int(space.n) // 2)
+    return np.zeros((env.n_envs, *space.shape))
 
 
 def _run_episodes(task: ProblemTask, policy: ActingPolicy[StateT]) -> ProblemRun:
