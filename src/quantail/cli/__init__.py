@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from quantail import __version__
-from quantail.cli import data, evaluate, init, report, train
+from quantail.cli import data, doctor, evaluate, init, report, train
 from quantail.cli.interrupt import INTERRUPTED
 from quantail.errors import QuantailError
 
@@ -25,6 +25,7 @@ app.command(epilog=init.EXAMPLES)(init.init)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=report.EXAMPLES)(report.report)
+app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
 app.add_typer(data.app, name="data")
 
 

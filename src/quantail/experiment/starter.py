@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import itertools
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -60,7 +61,7 @@ def field_sentences(part: type) -> Mapping[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(part)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     found = {}
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in itertools.pairwise(body):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
