@@ -175,6 +175,12 @@ def test_a_problem_shows_steps_rewards_and_the_optimum():
     assert "%" not in plot.finding
     assert drawing(plot)["layout"]["xaxis"]["title"]["text"] == "Step"
     assert "yaxis2" not in drawing(plot)["layout"]
+    sure = Estimate(-1.0, -1.1, -0.9)
+    bound = dataclasses.replace(
+        evaluation.comparisons[0], baseline="optimal", mean_difference=sure, annual_difference=sure
+    )
+    with_bound = dataclasses.replace(problem, comparisons=(bound,))
+    assert against_baselines(with_bound).finding == "Differences to bounds that no agent can beat"
     traces = drawing(positions(problem))["data"]
     assert [trace["name"] for trace in traces] == ["Agent's position", "optimal"]
 

@@ -128,7 +128,7 @@ def test_validation_stands_beside_test(tmp_path):
     validation = dataclasses.replace(example_evaluation(), role="validation")
     save_evaluation(validation, folder / "evaluation" / "validation")
     text = words(write_report(folder))
-    assert "The agent was chosen on validation bars, so its result there flatters it." in text
+    assert "The agent was chosen on validation, so its result there flatters it." in text
     assert "Agent Test Validation" in text
 
 

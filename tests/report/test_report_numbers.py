@@ -11,8 +11,8 @@ from quantail.report.numbers import interval, number
         (0.0, "ratio", "0"),
         (1.0, "ratio", "1.00"),
         (-1.234, "ratio", "−1.23"),
-        (0.2309, "ratio", "0.23"),
-        (0.09994, "ratio", "0.10"),
+        (0.2309, "ratio", "0.231"),
+        (0.99961, "ratio", "1.00"),
         (0.05123, "ratio", "0.0512"),
         (38.24, "ratio", "38.2"),
         (9.999, "ratio", "10.0"),
@@ -43,5 +43,5 @@ def test_an_interval_needs_both_ends():
     assert interval(-0.005, -0.00085, "percent") == "[−0.5%, −0.1%]"
     assert interval(0.02, 2.5) == "[0.02, 2.50]"
     assert interval(-0.01, 0.05) == "[−0.0100, 0.0500]"
-    assert interval(-math.inf, 0.25) == "[−∞, 0.25]"
+    assert interval(-math.inf, 0.25) == "[−∞, 0.250]"
     assert interval(math.nan, 1.0) == interval(0.0, math.nan) == "–"

@@ -89,7 +89,7 @@ def test_comparisons_say_what_goes_beyond_chance():
     _, *table = cells(comparison_table(dataclasses.replace(evaluation, comparisons=rows)))
     assert [row[-1] for row in table] == ["better", "worse", "no evidence"]
     assert table[0][:2] == ["Flat", "+2.0% [−1.0%, +5.0%]"]
-    assert table[0][2:4] == ["0.0200 [−0.0100, 0.0500]", "0.20"]
+    assert table[0][2:4] == ["0.0200 [−0.0100, 0.0500]", "0.200"]
 
 
 def test_delays_are_counted_in_bars():
@@ -100,11 +100,11 @@ def test_delays_are_counted_in_bars():
 
 
 def test_validation_and_test_stand_side_by_side():
-    test = with_measure(example_evaluation(), "agent", total_return=Estimate(0.01))
-    validation = with_measure(example_evaluation(), "agent", total_return=Estimate(0.3))
+    test = with_measure(example_evaluation(), "agent", annual_return=Estimate(0.01))
+    validation = with_measure(example_evaluation(), "agent", annual_return=Estimate(0.3))
     head, first, *_ = cells(roles_table({"test": test, "validation": validation}))
     assert head == ["Agent", "Test", "Validation"]
-    assert first == ["Total return", "+1.0%", "+30.0%"]
+    assert first == ["Annual return", "+1.0%", "+30.0%"]
 
 
 def test_trials_are_said_in_words():

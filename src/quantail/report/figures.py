@@ -22,7 +22,15 @@ from quantail.report.canvas import (
 )
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Plot, Sheet, plot_label
-from quantail.report.words import baselines, confidence_words, lower_first, period, result_kind
+from quantail.report.words import (
+    baselines,
+    confidence_words,
+    lower_first,
+    period,
+    result_kind,
+    rivals,
+    steps,
+)
 from quantail.types import FloatArray
 
 MAX_WINDOWS: Final = 12
@@ -110,12 +118,13 @@ def _log_ticks(tracks: list[Track]) -> FloatArray | None:
 
 def _equity_finding(evaluation: Evaluation) -> str:
     kind = result_kind(evaluation.unit)
-    rivals = dict.fromkeys((evaluation.main_baseline, "buy_and_hold", "optimal"))
-    names = [track.name for track in evaluation.tracks if track.name in rivals]
+    shown = (evaluation.main_baseline, "buy_and_hold", "optimal")
+    names = [track.name for track in evaluation.tracks if track.name in shown]
     ends = {name: _end(evaluation.track(name), kind) for name in ("agent", *names)}
-    others = [f"{lower_first(evaluation.track(name).label)} at {ends[name]}" for name in names]
+    at, ended = ("at ", "ended at ") if evaluation.unit == "return" else ("", "earned ")
+    others = [f"{lower_first(evaluation.track(name).label)} {at}{ends[name]}" for name in names]
     beside = f"; {' and '.join(others)}" if others else ""
-    return f"The agent ended at {ends['agent']}{beside}"
+    return f"The agent {ended}{ends['agent']}{beside}"
 
 
 def _end(track: Track, kind: Kind) -> str:
@@ -171,20 +180,22 @@ def against_baselines(evaluation: Evaluation) -> Plot:
         finding=_baselines_finding(evaluation),
         caption=(
             f"Dots are differences of the mean {'net return' if market else 'reward'}, agent minus "
-            "baseline over the same bars; lines are their "
-            f"{confidence_words(evaluation)} from a stationary block bootstrap. A line that "
-            "crosses zero is no evidence."
+            f"baseline over the same {steps(evaluation.unit)}; lines are their "
+            f"{confidence_words(evaluation)}"
+            f"{' from a stationary block bootstrap' if market else ' over the instances'}. A line "
+            "that crosses zero is no evidence."
         ),
         sheets=(sheet([dots], layout, height=110 + 44 * len(rows)),),
     )
 
 
 def _baselines_finding(evaluation: Evaluation) -> str:
-    # One that knew the future is a bound, not a rival.
-    rivals = [row for row in baselines(evaluation) if not evaluation.track(row.baseline).hindsight]
-    better = sum(row.is_better for row in rivals)
-    worse = sum(row.is_worse for row in rivals)
-    of = f"{len(rivals)} baseline{'s' if len(rivals) != 1 else ''}"
+    rows = rivals(evaluation)
+    if not rows:
+        return "Differences to bounds that no agent can beat"
+    better = sum(row.is_better for row in rows)
+    worse = sum(row.is_worse for row in rows)
+    of = f"{len(rows)} baseline{'s' if len(rows) != 1 else ''}"
     if better:
         return f"Beyond chance, the agent did better than {better} of {of}" + (
             f" and worse than {worse}" if worse else ""
@@ -259,6 +270,11 @@ def positions(evaluation: Evaluation) -> Plot:
     columns = max(_POSITION_COLUMNS // max(len(shown), 1), SCREEN_COLUMNS // 2)
     left_out = len(agent.windows) - len(shown)
     more = f" The first {len(shown)} of {len(agent.windows)} windows are drawn." if left_out else ""
+    meaning = (
+        " The position is the signed notional over the account's equity after the bar."
+        if evaluation.unit == "return"
+        else ""
+    )
     longest = max((window.stop - window.start for window in agent.windows), default=0)
     thinned = (
         " Of long stretches the first, lowest, highest and last bar of each column are drawn."
@@ -268,20 +284,19 @@ def positions(evaluation: Evaluation) -> Plot:
     return Plot(
         name="positions-plot",
         finding=_positions_finding(agent),
-        caption="Drag with a mouse to zoom, double-click to see all. The position is the signed "
-        f"notional over the account's equity after the bar.{more}{thinned}",
+        caption=f"Drag with a mouse to zoom, double-click to see all.{meaning}{more}{thinned}",
         sheets=tuple(_position_sheet(evaluation, index, columns) for index in shown),
-        choice="Window",
+        choice="Window" if evaluation.unit == "return" else "Instance",
     )
 
 
 def _positions_finding(agent: Track) -> str:
-    position = agent.bars.position
+    position, counted = agent.bars.position, steps(agent.unit)
     if not len(position):
-        return "The agent had no bars to trade"
+        return f"The agent had no {counted} to trade"
     long, short = float((position > 1e-9).mean()), float((position < -1e-9).mean())
     return (
-        f"The agent was long in {number(long, 'percent')} of the bars, short in "
+        f"The agent was long in {number(long, 'percent')} of the {counted}, short in "
         f"{number(short, 'percent')} and flat in {number(1.0 - long - short, 'percent')}"
     )
 
@@ -301,7 +316,7 @@ def _position_sheet(evaluation: Evaluation, index: int, columns: int) -> Sheet:
         traces.append(
             line(series.time, series.price, name="Price", pen=price, columns=columns, yaxis="y2")
         )
-        layout["yaxis2"] = axis("Close", domain=[0.42, 1.0])
+        layout["yaxis2"] = axis("Price", domain=[0.42, 1.0])
     for track in evaluation.tracks:
         if track.name == "optimal" and track.windows == agent.windows:
             best = pens(evaluation.tracks)[track.name]

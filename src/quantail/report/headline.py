@@ -12,7 +12,7 @@ from quantail.report.words import confidence_words, period, range_of
 _TONES: Final = {"skill": "good", "no_evidence": "calm", "worse": "warn"}
 _UNTESTED: Final = "Not tested, so nothing can be said about skill."
 _SELECTED_ON: Final = (
-    "On validation bars, which also served to choose the agent and therefore flatter it: "
+    "On validation, which also served to choose the agent and therefore flatter it: "
 )
 
 

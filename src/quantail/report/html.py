@@ -14,7 +14,7 @@ from quantail.report import calibration_figures, figures, split_tables, tables, 
 from quantail.report.headline import headline, main_evaluation
 from quantail.report.page import Markup, fold, join, page, paragraph, plot, section, text
 from quantail.report.run_folder import RunRecord, read_run
-from quantail.report.words import baselines, confidence_words
+from quantail.report.words import baselines, confidence_words, steps
 
 REPORT: Final = "report.html"
 
@@ -71,7 +71,7 @@ def _evaluation_sections(
         "result": ("Result", _result(record, evaluation)),
         "baselines": ("Against the baselines", _baselines(evaluation)),
         "tail": ("The left tail", _tail(evaluation)),
-        "sensitivity": ("If costs or delays differ", _sensitivity(evaluation)),
+        "sensitivity": (_sensitivity_title(evaluation), _sensitivity(evaluation)),
         "positions": ("Positions", [plot(figures.positions(evaluation))]),
     }
     return {name: entry for name, entry in found.items() if entry[1]}
@@ -81,8 +81,8 @@ def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
     parts = [
         plot(figures.equity_and_drawdown(evaluation)),
         paragraph(
-            f"Measures of the {evaluation.role} bars; below the agent's numbers their "
-            f"{confidence_words(evaluation)}.",
+            f"Measures of the {evaluation.role} {steps(evaluation.unit)}; below the agent's "
+            f"numbers their {confidence_words(evaluation)}.",
             "small muted",
         ),
         tables.measures_table(evaluation),
@@ -92,7 +92,7 @@ def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
         parts += [
             Markup("<h3>The agent on validation and on test</h3>"),
             paragraph(
-                "The agent was chosen on validation bars, so its result there flatters it.",
+                "The agent was chosen on validation, so its result there flatters it.",
                 "small muted",
             ),
             tables.roles_table(record.evaluations),
@@ -126,6 +126,10 @@ def _tail(evaluation: Evaluation) -> list[Markup]:
         )
         parts.append(Markup(f'<div class="row">{join([plot(item) for item in pair])}</div>'))
     return parts
+
+
+def _sensitivity_title(evaluation: Evaluation) -> str:
+    return "If costs differ" if evaluation.delay_curve is None else "If costs or delays differ"
 
 
 def _sensitivity(evaluation: Evaluation) -> list[Markup]:

@@ -20,8 +20,7 @@ def number(value: float | None, kind: Kind = "ratio", *, like: float | None = No
     Args:
         value: The number; None and NaN give a dash, infinities their sign.
         kind: ``percent`` and ``signed_percent`` take fractions (0.05 is 5.0%), ``count`` whole
-            numbers, ``ratio`` pure numbers: two decimals around 1, three significant digits below
-            0.1.
+            numbers, ``ratio`` pure numbers, with three significant digits up to ten.
         like: A number beside which this one stands and whose decimals it shall have.
     """
     if value is None or math.isnan(value):
@@ -64,7 +63,7 @@ def _ratio(value: float, size: float) -> str:
         return _fixed(value, 0)
     if size >= 9.995:
         return _fixed(value, 1)
-    return _fixed(value, 2 if size >= 0.0995 else 2 - math.floor(math.log10(size)))
+    return _fixed(value, 2 if size >= 0.9995 else 2 - math.floor(math.log10(size)))
 
 
 def interval(low: float, high: float, kind: Kind = "ratio") -> str:

@@ -17,7 +17,7 @@ from quantail.report.canvas import shown_label
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Markup, text
 from quantail.report.run_folder import Role
-from quantail.report.words import baselines, range_of, result_kind
+from quantail.report.words import baselines, range_of, result_kind, steps
 
 _TAIL: Final[Mapping[str, str]] = {
     "var_95": "VaR 95%",
@@ -78,7 +78,7 @@ def measure_title(name: str, unit: Unit) -> str:
         return _PER_STEP[name]
     info = MEASURES[name]
     year = "per year" if unit == "return" else "per step"
-    suffix = {"bars": ", bars", "per year": f", {year}"}.get(info.unit, "")
+    suffix = {"bars": f", {steps(unit)}", "per year": f", {year}"}.get(info.unit, "")
     return info.label + (f", {year}" if name == "volatility" else suffix)
 
 
@@ -167,7 +167,7 @@ def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:
 
 def roles_table(evaluations: Mapping[Role, Evaluation]) -> Markup:
     """Return the agent's main measures on validation beside those on test."""
-    names = ("total_return", "annual_return", "sharpe", "max_drawdown", "cvar_95")
+    names = ("annual_return", "sharpe", "max_drawdown", "cvar_95")
     found: dict[str, tuple[Evaluation, Measures]] = {
         role: (evaluation, evaluation.measures["agent"])
         for role, evaluation in evaluations.items()

@@ -51,6 +51,23 @@ def baselines(evaluation: Evaluation) -> tuple[Comparison, ...]:
     return tuple(row for row in evaluation.comparisons if row.baseline != "agent_sampled")
 
 
+def rivals(evaluation: Evaluation) -> tuple[Comparison, ...]:
+    """Return the comparisons with baselines that an agent could beat.
+
+    One that knew the future and the optimum are bounds.
+    """
+    return tuple(
+        row
+        for row in baselines(evaluation)
+        if row.baseline != "optimal" and not evaluation.track(row.baseline).hindsight
+    )
+
+
+def steps(unit: Unit) -> str:
+    """Return what time is counted in: bars of a market, steps of a problem."""
+    return "bars" if unit == "return" else "steps"
+
+
 def lower_first(words: str) -> str:
     """Return ``words`` with a small first letter, to stand within a sentence."""
     return words[:1].lower() + words[1:]
