@@ -18,11 +18,23 @@ from datetime import UTC, datetime
 
 from scipy import stats
 
+from quantail.nets.critics import CategoricalCritic, QuantileCritic
 from tests.catalogue import ROOT
 from tests.learning.control import PROBLEMS, score
+from tests.learning.test_critic_law import CVAR, DEVIATION, Critic, distance, learn
 
 RUNS = ROOT / "docs" / "learning" / "runs.jsonl"
 SEEDS = range(5)
+CRITICS: dict[str, Critic] = {
+    "32 quantiles (the default)": QuantileCritic(),
+    "32 quantiles, tail levels for 0.05": QuantileCritic(levels="tail", tail_alpha=0.05),
+    "64 quantiles": QuantileCritic(n_quantiles=64),
+    "64 quantiles, tail levels for 0.05": QuantileCritic(
+        n_quantiles=64, levels="tail", tail_alpha=0.05
+    ),
+    "51 atoms (the default)": CategoricalCritic(),
+    "101 atoms": CategoricalCritic(n_atoms=101),
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,8 @@ def page(known: dict[tuple[str, int], Run]) -> str:
         dates = sorted({run.date for run in known.values()})
         commits = sorted({run.commit for run in known.values()})
         lines += [f"Runs of {' to '.join({dates[0]: 0, dates[-1]: 0})}, at {', '.join(commits)}."]
-    return "\n".join([*lines, ""])
+        lines += [""]
+    return "\n".join([*lines, *_laws(), ""])
 
 
 def _rows(known: dict[tuple[str, int], Run]) -> Iterator[str]:
@@ -130,6 +143,32 @@ def _comparison(known: dict[tuple[str, int], Run]) -> Iterator[str]:
         yield f"LunarLander, ours less SB3's PPO: {mean:+.1f}, 95 % interval {low:+.1f} to"
         yield f"{high:+.1f} (Welch). Not worse means that this interval does not lie below zero."
         yield ""
+
+
+def _laws() -> Iterator[str]:
+    yield "## The law of returns"
+    yield ""
+    yield "One state with rewards N(0, 1) for ever, γ = 0.95, λ = 0.9: the law that a critic has"
+    yield "learned from its own bootstrapped targets, against the true one. Asked for: standard"
+    yield "deviation within 0.97 to 1.02 of the true one, distance W1 at most 0.03 true deviations,"
+    yield "CVaR at 0.05 within 4 %. Made anew whenever this page is written."
+    yield ""
+    yield "| critic | target | std, learned / true | W1 / std | CVaR, learned / true |"
+    yield "|---|---|---|---|---|"
+    for title, critic in CRITICS.items():
+        yield f"| {title} | SR(λ) | {_law(critic, scalar_target=False)} |"
+    fine = CRITICS["64 quantiles, tail levels for 0.05"]
+    yield f"| 64 quantiles, tail levels for 0.05 | scalar λ-return | {_law(fine, scalar_target=True)} |"
+    yield ""
+    yield "A staircase of 32 steps cannot come nearer than 0.045 to a normal law, one of 64 than"
+    yield "0.024. Scalar targets leave out the spread of what follows after 1 / (1 - λ) steps:"
+    yield "their law is too narrow by √((1 - γ²) / (1 - γ²λ²)) = 0.60."
+
+
+def _law(critic: Critic, *, scalar_target: bool) -> str:
+    law = learn(critic, scalar_target=scalar_target)
+    spread, tail = float(law.std()) / DEVIATION, float(law.cvar(0.05)) / CVAR
+    return f"{spread:.3f} | {distance(law):.3f} | {tail:.3f}"
 
 
 def _commit() -> str:
