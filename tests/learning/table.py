@@ -157,8 +157,8 @@ def _laws() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for title, critic in CRITICS.items():
         yield f"| {title} | SR(λ) | {_law(critic, scalar_target=False)} |"
-    fine = CRITICS["64 quantiles, tail levels for 0.05"]
-    yield f"| 64 quantiles, tail levels for 0.05 | scalar λ-return | {_law(fine, scalar_target=True)} |"
+    title = "64 quantiles, tail levels for 0.05"
+    yield f"| {title} | scalar λ-return | {_law(CRITICS[title], scalar_target=True)} |"
     yield ""
     yield "A staircase of 32 steps cannot come nearer than 0.045 to a normal law, one of 64 than"
     yield "0.024. Scalar targets leave out the spread of what follows after 1 / (1 - λ) steps:"
