@@ -25,6 +25,13 @@ from quantail.flow import (
 from quantail.nets.actor_critic import ActorCritic
 from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
 from quantail.rollout.environment import EnvStep, ObservationArray, VectorEnvironment
+from quantail.rollout.faults import (
+    StepFaults,
+    finite_actions,
+    finite_observation,
+    finite_step,
+    without_faults,
+)
 from quantail.rollout.sequences import select_environments, stack_states
 
 OnStep = Callable[[int, PolicyOutput, Tensor, EnvStep], bool]
@@ -53,8 +60,10 @@ def start(
     generator: Generator | None = None,
 ) -> RolloutCarry:
     """Return what the first rollout starts from, given what the reset environments said."""
+    observation, bad = finite_observation(to_tensor(observations), None)
     return RolloutCarry(
-        observation=to_tensor(observations),
+        observation=observation,
+        spoiled=bad if bool(bad.any()) else None,
         state=policy.initial_state(n_envs),
         episode_starts=torch.ones(n_envs, dtype=torch.bool),
         returns=torch.zeros(n_envs),
@@ -111,12 +120,14 @@ def collect(
             carry.observation, carry.state, carry.episode_starts, carry.action_masks, inputs
         )
         raw = output.actions.sample(generator) if draw is None else draw(t, output.actions)
+        raw, bad_action = finite_actions(raw, output.actions)
         step = env.step(output.actions.to_env(raw).cpu().numpy())
+        step, faults = finite_step(step, carry.observation, bad_action.cpu())
         after = _budget_after(policy, carry.budget, step)
         if step.truncated.any():
             final_values.append(_final_values(policy, output.state, step, after))
-        rows.append(_Row(carry, output, raw, step, inputs, after))
-        carry = _advance(carry, output, step)
+        rows.append(_Row(carry, output, raw, step, inputs, after, faults))
+        carry = _advance(carry, output, step, faults)
         if after is not None and targets is not None:
             carry = replace(carry, budget=renewed(after, carry.episode_starts, targets, generator))
         if on_step is not None and not on_step(t, output, raw, step):
@@ -125,7 +136,9 @@ def collect(
     last = policy.step(
         carry.observation, carry.state, carry.episode_starts, carry.action_masks, inputs
     )
-    return _assemble(rows, chunk_states, final_values, last.values), carry
+    rollout = _assemble(rows, chunk_states, final_values, last.values)
+    faults_of_steps = [row.faults for row in rows]
+    return without_faults(rollout, rows[0].before.spoiled, faults_of_steps), carry
 
 
 class _Row(NamedTuple):
@@ -138,6 +151,7 @@ class _Row(NamedTuple):
     budget_inputs: Tensor | None
     after: BudgetCarry | None
     """Budgets after the step, before new episodes begin."""
+    faults: StepFaults | None
 
 
 def _budget_inputs(policy: ActorCritic, carry: BudgetCarry | None) -> Tensor | None:
@@ -156,7 +170,9 @@ def _budget_after(
     return after_step(carry, torch.as_tensor(step.rewards), policy.budget.config.discount)
 
 
-def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> RolloutCarry:
+def _advance(
+    carry: RolloutCarry, output: PolicyOutput, step: EnvStep, faults: StepFaults | None
+) -> RolloutCarry:
     """Return what the next step starts from."""
     done = torch.as_tensor(step.terminated | step.truncated)
     return RolloutCarry(
@@ -165,12 +181,17 @@ def _advance(carry: RolloutCarry, output: PolicyOutput, step: EnvStep) -> Rollou
         episode_starts=done,
         # A finished episode's sums stand until its environment's next step begins a new one.
         returns=carry.returns.masked_fill(carry.episode_starts, 0).add_(
-            torch.as_tensor(step.rewards)
+            torch.as_tensor(_raw(step))
         ),
         lengths=carry.lengths.masked_fill(carry.episode_starts, 0).add_(1),
         action_masks=None if step.action_masks is None else torch.as_tensor(step.action_masks),
         budget=carry.budget,
+        spoiled=None if faults is None else faults.observation,
     )
+
+
+def _raw(step: EnvStep) -> NDArray[np.float32]:
+    return step.rewards if step.raw_rewards is None else step.raw_rewards
 
 
 def _final_values(
@@ -252,7 +273,8 @@ def _ended_episodes(rows: list[_Row]) -> EpisodeInfo:
         ended = torch.as_tensor(row.step.terminated | row.step.truncated)
         if ended.any():
             fresh = row.before.episode_starts
-            total = torch.where(fresh, 0.0, row.before.returns) + torch.as_tensor(row.step.rewards)
+            total = torch.where(fresh, 0.0, row.before.returns) + torch.as_tensor(_raw(row.step))
+            ended &= torch.isfinite(total)  # a bad reward leaves the return unknown
             returns += total[ended].tolist()
             lengths += (torch.where(fresh, 0, row.before.lengths) + 1)[ended].tolist()
     return EpisodeInfo(tuple(returns), tuple(lengths))
