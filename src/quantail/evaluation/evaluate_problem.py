@@ -39,9 +39,10 @@ from quantail.evaluation.verdict import problem_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import FloatArray
 
-_CURVE_ENVS: Final = 200
-_CURVE_STEPS: Final = 500
-"""Instances and steps of a point of the cost curve, which needs less precision than F."""
+_CURVE_ENVS: Final = 300
+_CURVE_STEPS: Final = 200
+_CURVE_BURN_IN: Final = 50
+"""Size of a point of a curve, which needs less precision than F."""
 _GROUPS: Final = 20
 """Groups of instances whose spread gives the interval of a pooled measure."""
 
@@ -256,16 +257,26 @@ def problem_curves(
     if not is_traded(task.problem):
         return None, None
     few = replace(
-        task, n_envs=min(task.n_envs, _CURVE_ENVS), n_steps=min(task.n_steps, _CURVE_STEPS)
+        task,
+        n_envs=min(task.n_envs, _CURVE_ENVS),
+        n_steps=min(task.n_steps, _CURVE_STEPS),
+        burn_in=min(task.burn_in, _CURVE_BURN_IN),
     )
+    on_costs = [(factor, 0) for factor in settings.cost_factors]
+    on_delays = [(1.0, delay) for delay in settings.delays]
+    found = {
+        (factor, delay): problem_measures(
+            run_problem(few, AgentPolicy(agent), cost_scale=factor, delay=delay), settings.bootstrap
+        )
+        for factor, delay in dict.fromkeys([*on_costs, *on_delays])
+    }
 
-    def point(value: float, cost_scale: float, delay: int) -> SensitivityPoint:
-        run = run_problem(few, AgentPolicy(agent), cost_scale=cost_scale, delay=delay)
-        found = problem_measures(run, settings.bootstrap)
-        return SensitivityPoint(value, found.total_return.value, found.annual_return, found.sharpe)
+    def point(value: float, measures: Measures) -> SensitivityPoint:
+        total = measures.total_return.value
+        return SensitivityPoint(value, total, measures.annual_return, measures.sharpe)
 
-    costs = tuple(point(factor, factor, 0) for factor in settings.cost_factors)
-    delays = tuple(point(delay, 1.0, delay) for delay in settings.delays)
+    costs = tuple(point(factor, found[factor, delay]) for factor, delay in on_costs)
+    delays = tuple(point(delay, found[factor, delay]) for factor, delay in on_delays)
     return (
         CostCurve(costs, break_even(costs)) if costs else None,
         DelayCurve(delays) if delays else None,
