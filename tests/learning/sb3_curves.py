@@ -200,9 +200,9 @@ over seeds {SEEDS[0]} to {SEEDS[-1]}. The area of a curve is the mean of its poi
 What counts as equal was fixed before the runs: for the area and for the last point, an exact
 permutation test over all ways to deal the runs out to the agents finds p > {LEVEL}, and Welch's
 95 % interval of the difference lies within ±{AREA_MARGIN:.0%} (area) or ±{FINAL_MARGIN:.0%} (last
-point) of the way from chance to the best return. The number of steps was chosen by one run of each agent
-with another seed, so that the curves are still rising. So that the test can fail, CartPole is also
-learned by our agent with a third of the learning rate, which must be told apart.
+point) of the way from chance to the best return. The number of steps was chosen by one run of
+each agent with another seed, so that the curves are still rising. So that the test can fail,
+CartPole is also learned by our agent with a third of the learning rate, which must be told apart.
 
 That one update is the same to rounding, given the same weights and the same rollout, is shown by
 `tests/sb3/test_equals_ppo.py`. What is left between the two: random numbers are drawn in another
