@@ -1,0 +1,167 @@
+"""Tail risk behind the API of Stable-Baselines3: arguments, prediction, files."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecNormalize
+
+from quantail import DistributionalPPO
+from quantail.diagnostics.risk_schema import RiskMetrics
+from quantail.diagnostics.schema import declared
+from quantail.errors import ConfigError, QuantailWarning
+from quantail.nets.critics import CategoricalCritic, QuantileCritic, ScalarCritic
+from quantail.risk.config import DualConfig, RiskConfig
+from quantail.sb3.evaluate import advance_budget, evaluate_episodes
+from quantail.sb3.problem_vec_env import ProblemVecEnv
+from quantail.sim.problems import GambleChain
+from tests.catalogue import catalogue
+
+
+def env(n_envs: int = 16, seed: int = 0) -> ProblemVecEnv:
+    return ProblemVecEnv(GambleChain().build(n_envs, seed))
+
+
+def agent(policy: str = "MlpPolicy", **given: Any) -> DistributionalPPO:
+    settings: dict[str, Any] = {"n_steps": 10, "batch_size": 80, "n_epochs": 1, "gamma": 0.9}
+    if "risk" not in given and "cvar_weight" not in given:
+        given = {"cvar_alpha": 0.1, "cvar_limit": -1.4, **given}
+    return DistributionalPPO(policy, env(), **{**settings, "seed": 0, "device": "cpu", **given})
+
+
+def test_tail_levels_are_the_default_critic() -> None:
+    assert agent().policy.net.config.critic == QuantileCritic(levels="tail", tail_alpha=0.1)
+    chosen = CategoricalCritic(n_atoms=21)
+    assert agent(critic=chosen).policy.net.config.critic == chosen
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match="need critics that learn the law of returns; critic was"):
+        agent(critic=ScalarCritic())
+    with pytest.raises(ConfigError, match="cvar_alpha has no effect beside risk"):
+        agent(risk=RiskConfig(weight=0.3), cvar_alpha=0.1)
+    with pytest.raises(ConfigError, match="exactly one of cvar_weight"):
+        agent(cvar_weight=0.5, cvar_limit=-1.0)
+
+
+@catalogue("F40")
+def test_normalized_rewards_are_refused_and_raw_ones_are_not() -> None:
+    risk: dict[str, Any] = {"cvar_limit": -1.0, "n_steps": 10, "batch_size": 80}
+    with pytest.raises(ConfigError, match="measured on raw rewards, .* pass norm_reward=False"):
+        DistributionalPPO("MlpPolicy", VecNormalize(env()), **risk)
+    DistributionalPPO("MlpPolicy", VecNormalize(env(), norm_reward=False), **risk)
+
+
+@pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
+def test_predict_carries_the_budget(policy: str) -> None:
+    model = agent(policy)
+    model.learn(480)
+    budget = model.policy.net.budget
+    assert budget is not None
+    target = float(budget.target)
+    assert target != 0.0
+    fresh = env(4, 7)
+    observations = fresh.reset()
+    state: Any = None
+    starts = np.ones(4, np.bool_)
+    expected = np.full(4, target)
+    for _ in range(12):
+        expected = np.where(starts, target, expected)
+        actions, state = model.predict(observations, state, starts)
+        np.testing.assert_allclose(state[-1], expected)
+        observations, rewards, starts, _ = fresh.step(actions)
+        state = advance_budget(model, state, rewards)
+        expected = (expected - rewards) / 0.9
+        np.testing.assert_allclose(state[-1], expected, rtol=1e-6)
+
+
+def test_predict_acts_on_the_budget() -> None:
+    model = agent()
+    with torch.no_grad():
+        for parameter in model.policy.net.actor.parameters():
+            parameter.mul_(100.0)
+    observations = np.tile(env(1).reset(), (400, 1))
+    rich, poor = np.full(400, -3.0), np.full(400, 3.0)
+    drawn = []
+    for budgets in (rich, rich, poor):
+        torch.manual_seed(0)
+        actions, _ = model.predict(observations, (budgets,), np.zeros(400, np.bool_))
+        drawn.append(actions)
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert np.any(drawn[0] != drawn[2])
+    with pytest.raises(ConfigError, match=r"must end with the budgets of 400 environment\(s\)"):
+        model.predict(observations, (rich[:3],))
+    with pytest.raises(ConfigError, match="rewards must be one for each of the 400"):
+        advance_budget(model, (rich,), np.zeros(3))
+
+
+def test_evaluate_episodes_gives_both_sums_and_runs_without_risk_too() -> None:
+    for model in (agent(), DistributionalPPO("MlpPolicy", env(), device="cpu", gamma=0.9)):
+        played = evaluate_episodes(model, env(8, 3), 30)
+        assert played.returns.shape == (32,)
+        assert set(played.lengths) == {5}
+        # the discount of five steps lies between .9^4 and 1
+        assert np.abs(played.discounted).max() < np.abs(played.returns).max() + 2.0
+    with pytest.raises(ConfigError, match="n_episodes must be at least 1; was 0"):
+        evaluate_episodes(agent(), env(), 0)
+
+
+def test_discounted_sums_are_those_of_the_rewards() -> None:
+    class Always(DistributionalPPO):
+        def predict(self, observation: Any, *rest: Any) -> Any:
+            return np.zeros(len(observation), np.int64), None
+
+    model = Always("MlpPolicy", env(), device="cpu", gamma=0.5)
+    played = evaluate_episodes(model, env(2), 4)
+    # five sure gains of .2: .2 (1 + .5 + .25 + .125 + .0625)
+    np.testing.assert_allclose(played.discounted, 0.2 * 1.9375, rtol=1e-6)
+    np.testing.assert_allclose(played.returns, 1.0, rtol=1e-6)
+
+
+def test_evaluation_of_stable_baselines3_runs() -> None:
+    mean, _ = evaluate_policy(agent(), env(4), 8, warn=False)
+    assert np.isfinite(mean)
+
+
+def test_saved_and_loaded_agents_act_alike_and_go_on_alike(tmp_path: Path) -> None:
+    model = agent()
+    model.learn(480)
+    model.save(tmp_path / "agent")
+    again = DistributionalPPO.load(tmp_path / "agent", env=env(), device="cpu")
+    assert again.train_state.risk == model.train_state.risk
+    assert again.train_state.risk.active
+    assert again.learner_config == model.learner_config
+    observations, budgets = np.tile(env(1).reset(), (64, 1)), np.linspace(-3, 3, 64)
+    acts = [m.predict(observations, (budgets,), None, True)[0] for m in (model, again)]
+    np.testing.assert_array_equal(*acts)
+    with pytest.raises(ConfigError, match=r"policy_kwargs\['budget'\] must be"):
+        DistributionalPPO.load(tmp_path / "agent", env=env(), device="cpu", gamma=0.5)
+
+
+def test_recorded_risk_metrics_are_the_declared_ones() -> None:
+    model = agent(policy_kwargs={"net_arch": [8]})
+    model.learn(160)
+    known = set(declared(RiskMetrics))
+    for _ in range(3):
+        model.learn(160, reset_num_timesteps=False)
+        found = {tag for tag in model.logger.name_to_value if tag in known}
+    assert found == known
+
+
+@pytest.mark.parametrize("weight", [0.3, None])
+def test_an_infeasible_limit_is_said_once(weight: float | None) -> None:
+    dual = DualConfig(integral=5.0, cap=1.0, patience=2)
+    risk = RiskConfig(alpha=0.1, weight=weight) if weight else RiskConfig(limit=9.0, dual=dual)
+    model = agent(risk=risk)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.learn(160 * 12)
+    told = [w for w in caught if "may be infeasible" in str(w.message)]
+    assert len(told) == (0 if weight else 1)
+    assert all(issubclass(w.category, QuantailWarning) for w in told)
+    assert model.logger.name_to_value["risk/infeasible"] == (0.0 if weight else 1.0)
+    assert model.train_state.risk.dual.multiplier == (0.0 if weight else 1.0)
