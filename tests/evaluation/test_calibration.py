@@ -96,6 +96,16 @@ def test_ended_accounts():
     assert found.realized_mean == pytest.approx(((n_envs - 2) * whole + cut) / (n_envs - 1))
 
 
+def test_a_window_that_ends_with_a_stretch_leaves_its_rest_unknown():
+    n_envs = 30
+    alive = np.ones((10, n_envs), bool)
+    alive[5:, :3] = False
+    ruined = np.zeros(n_envs, bool)
+    ruined[0] = True  # nothing follows a ruin, which is known
+    forecasts = [normal_law(np.zeros(n_envs), 1.0)] * 2
+    assert calibrate(forecasts, np.ones((10, n_envs)), alive, ruined, 0.5).n == n_envs - 2
+
+
 @pytest.mark.parametrize(("n_envs", "gamma"), [(5, 0.5), (50, 1.0)], ids=["few", "undiscounted"])
 def test_nothing_is_said_about_too_little(n_envs, gamma):
     forecasts = [normal_law(np.zeros(n_envs), 1.0)] * 2

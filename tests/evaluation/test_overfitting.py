@@ -36,6 +36,7 @@ def test_the_expected_maximum_is_that_of_normal_draws():
     best = rng.normal(0.0, 0.2, (4000, 50)).max(axis=1)
     assert expected_maximum_sharpe(50, 0.04) == pytest.approx(best.mean(), rel=0.02)
     assert expected_maximum_sharpe(1, 0.04) == 0.0
+    assert expected_maximum_sharpe(2, 0.04) > 0.1  # the larger of two has 0.2/√π = 0.113
 
 
 def test_more_trials_leave_less():
