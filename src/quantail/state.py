@@ -24,3 +24,5 @@ class TrainState:
     risk: RiskState = RiskState()
     cycles_imbalanced: int = 0
     """In a row, in which the gradient norms of the critics differed too much."""
+    alerts: tuple[str, ...] = ()
+    """Metrics of which it has been said that they left their healthy range."""

@@ -88,7 +88,7 @@ class UpdateMetrics:
         "fraction",
         "Share of rows held at the overflow guard of the log-ratio.",
         better="lower",
-        healthy=(0.0, 0.001),
+        healthy=(0.0, 0.01),
     )
     log_ratio_nan_count: float = metric(
         "error/log_ratio_nan_count", "rows", "Log-ratios that were NaN.", aggregate="sum"

@@ -90,8 +90,9 @@ class KlPenalty:
 class KlLearningRate:
     """A factor on the learning rates, which falls when the KL is high and rises when it is low.
 
-    After a cycle with KL > 2 target the factor is divided by ``change``, after one with
-    KL < target / 2 it is multiplied by it, within [least, greatest].
+    After a cycle that was stopped, or with KL > 2 target, the factor is divided by ``change``;
+    after one with KL < target / 2 it is multiplied by it; within [least, greatest]. A stopped cycle
+    counts as too far whatever its KL, which the stop has cut short.
     """
 
     change: Annotated[float, Gt(1)] = 1.5
@@ -216,13 +217,13 @@ def step(
         factor *= control.epochs.decay if stopped else control.epochs.recovery
         state = replace(state, epoch_factor=min(max(factor, 1 / n_epochs), 1.0))
     if control.learning_rate is not None:
-        factor = _rate_factor(control.learning_rate, state.rate_factor, kl / target)
+        factor = _rate_factor(control.learning_rate, state.rate_factor, kl / target, stopped)
         state = replace(state, rate_factor=factor)
     return (state, None) if control.penalty is None else _pid(control.penalty, state, kl / target)
 
 
-def _rate_factor(config: KlLearningRate, factor: float, relative: float) -> float:
-    if relative > _CEILING_OF_BAND:
+def _rate_factor(config: KlLearningRate, factor: float, relative: float, stopped: bool) -> float:
+    if stopped or relative > _CEILING_OF_BAND:
         factor /= config.change
     elif relative < _FLOOR_OF_BAND:
         factor *= config.change

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from quantail.config import LearnerConfig
 from quantail.diagnostics.core_states import core_state_metrics
+from quantail.diagnostics.health import Alert, alerts
 from quantail.diagnostics.metrics import (
     control_metrics,
     critic_norms,
@@ -101,9 +102,11 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
         model.train_state, advice = told_infeasible(risk, model.train_state, result.risk)
         if advice is not None:
             warnings.warn(advice, QuantailWarning, stacklevel=4)
+    update_record, control_record = update_metrics(result, watch), control_metrics(result)
+    _tell_alerts(model, [*alerts(update_record, control_record)])
     recorded = {
-        **tagged(update_metrics(result, watch)),
-        **tagged(control_metrics(result)),
+        **tagged(update_record),
+        **tagged(control_record),
         **tagged(_skin_metrics(model)),
         **group_metrics(result),
         **risk_metrics(result),
@@ -111,6 +114,17 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
     }
     for tag, value in recorded.items():
         model.logger.record(tag, value)
+
+
+def _tell_alerts(model: "DistributionalPPO", found: list[Alert]) -> None:
+    """Warn of each metric once, when it has left its healthy range; only a talkative agent does."""
+    known = model.train_state.alerts
+    fresh = [alert for alert in found if alert.tag not in known]
+    if model.verbose < 1 or not fresh:
+        return
+    model.train_state = replace(model.train_state, alerts=(*known, *(alert.tag for alert in fresh)))
+    for alert in fresh:
+        warnings.warn(alert.sentence, QuantailWarning, stacklevel=5)
 
 
 def _skin_metrics(model: "DistributionalPPO") -> SkinMetrics:
