@@ -78,10 +78,19 @@ def sigmoid_nb(x):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def tanh_into_nb(x, y):  # type: ignore[no-untyped-def]
-    """Write the hyperbolic tangent of ``x`` [n] to ``y`` [n]."""
-    for j in range(len(x)):
-        y[j] = tanh_nb(x[j])
+def add_tanh_nb(x, bias):  # type: ignore[no-untyped-def]
+    """Turn ``x`` [R, O] into tanh(x + bias) in place."""
+    for r in range(len(x)):
+        row = x[r]
+        for j in range(len(bias)):
+            row[j] = tanh_nb(row[j] + bias[j])
+
+
+@_compiled
+def tanh_backward_nb(d_y, y, d_x):  # type: ignore[no-untyped-def]
+    """Write d_y (1 - y²) to ``d_x``; all [n], y being a hyperbolic tangent."""
+    for j in range(len(y)):
+        d_x[j] = d_y[j] * (_ONE - y[j] * y[j])
 
 
 @_compiled

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
-from quantail.nets.kernels import tanh_into_nb
+from quantail.nets.kernels import add_tanh_nb, tanh_backward_nb
 
 
 def needs_plain(x: Tensor) -> bool:
@@ -17,42 +17,55 @@ def needs_plain(x: Tensor) -> bool:
     return bool(recorded) or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64)
 
 
-def tanh(x: Tensor) -> Tensor:
-    """Return the hyperbolic tangent, to 6e-7 in float32; several times as quick as torch's."""
+def linear_tanh(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return tanh(x Wᵀ + b) to 6e-7 in float32; quicker than torch's two operations.
+
+    Args:
+        x: [..., I]
+        weight: [O, I]
+        bias: [O]
+
+    Returns:
+        [..., O]
+    """
     if needs_plain(x):
-        return torch.tanh(x)
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        return _tanh(x)
-    result: Tensor = _Tanh.apply(x)  # type: ignore[no-untyped-call]
-    return result
+        return torch.tanh(F.linear(x, weight, bias))
+    rows = x.reshape(-1, x.shape[-1])
+    y: Tensor
+    if torch.is_grad_enabled():
+        y = _LinearTanh.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    else:
+        y = _linear_tanh(rows, weight, bias)
+    return y.view(*x.shape[:-1], -1) if x.ndim != 2 else y
 
 
-def _tanh(x: Tensor) -> Tensor:
-    x = x.detach().contiguous()
-    y = torch.empty_like(x)
-    tanh_into_nb(x.view(-1).numpy(), y.view(-1).numpy())
+def _linear_tanh(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    y = torch.mm(rows, weight.t())
+    add_tanh_nb(y.numpy(), bias.detach().numpy())
     return y
 
 
-class _Tanh(torch.autograd.Function):
+class _LinearTanh(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = _tanh(x)
-        ctx.save_for_backward(y)
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        y = _linear_tanh(rows, weight, bias)
+        ctx.save_for_backward(rows, weight, y)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_y: Tensor) -> Tensor:
-        (y,) = ctx.saved_tensors
-        d_x: Tensor = torch.ops.aten.tanh_backward(d_y, y)
-        return d_x
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        rows, weight, y = ctx.saved_tensors
+        d_sum = torch.empty_like(y)
+        tanh_backward_nb(*(part.view(-1).numpy() for part in (d_y.contiguous(), y, d_sum)))
+        d_rows = d_sum @ weight if ctx.needs_input_grad[0] else None
+        return d_rows, d_sum.t() @ rows, d_sum.sum(0)
 
 
 Activation: TypeAlias = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 
 _ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
-    "tanh": tanh,
+    "tanh": torch.tanh,
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
@@ -81,9 +94,14 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [..., output_size]."""
+        is_tanh = self.activation is torch.tanh
         for layer in self.layers:
             # Not layer(x): in acting, calls of modules cost as much as their arithmetic.
-            x = self.activation(F.linear(x, layer.weight, layer.bias))  # type: ignore[arg-type]
+            weight, bias = layer.weight, layer.bias
+            if is_tanh:
+                x = linear_tanh(x, weight, bias)  # type: ignore[arg-type]
+            else:
+                x = self.activation(F.linear(x, weight, bias))  # type: ignore[arg-type]
         return x
 
 
