@@ -123,7 +123,6 @@ def loss_terms(
     )
     moved = log_ratio(log_probs, batch.log_probs)
     divergence = analytic_kl(batch.policy, output.actions)
-    sampled = k3(moved)
     by_law = settings.kl_control is None or settings.kl_control.estimator == "analytic"
     return total_loss(
         policy_rows,
@@ -133,8 +132,8 @@ def loss_terms(
         coefficients=LossWeights(
             entropy=now.entropy, value=now.value, kl=now.kl_penalty, imitation=now.imitation
         ),
-        ratio=ratio_info(moved, divergence, sampled, batch.weights, now.clip_range),
-        kl_rows=divergence if by_law else sampled,
+        ratio=ratio_info(moved, divergence, batch.weights, now.clip_range),
+        kl_rows=divergence if by_law else k3(moved),
         imitation=_imitation(policy, batch, settings, output, log_probs, shown),
         actor=actor,
     )

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from quantail.errors import ConfigError
 from quantail.flow import RatioInfo
+from quantail.losses.kl import k3
 from quantail.losses.reduction import check_rows, weighted_means
 
 LOG_RATIO_GUARD = 20.0
@@ -77,15 +78,12 @@ def guarded_ratio(log_ratio: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def ratio_info(
-    log_ratio: Tensor, kl: Tensor, sampled_kl: Tensor, weights: Tensor, clip_range: float
-) -> RatioInfo:
+def ratio_info(log_ratio: Tensor, kl: Tensor, weights: Tensor, clip_range: float) -> RatioInfo:
     """Summarize how far the policy has moved, from log-ratios before the guard.
 
     Args:
         log_ratio: [...].
         kl: [...], analytic KL(old || new) of each row.
-        sampled_kl: [...], the same from the sampled action, by k3.
         weights: [...]; rows with weight 0 are left out.
         clip_range: ε.
 
@@ -101,7 +99,7 @@ def ratio_info(
     size = rows.abs() * (weights > 0)
     ratio = guarded_ratio(rows)
     kl = torch.where(finite & torch.isfinite(kl), kl, 0.0)
-    sampled_kl = torch.where(finite & torch.isfinite(sampled_kl), sampled_kl, 0.0)
+    sampled = k3(rows.clamp(-LOG_RATIO_GUARD, LOG_RATIO_GUARD))
     means = weighted_means(
         [
             kl,
@@ -111,7 +109,7 @@ def ratio_info(
             rows.square(),
             (size > LOG_RATIO_EXTREME).to(dtype),
             (size > LOG_RATIO_GUARD).to(dtype),
-            sampled_kl,
+            sampled,
         ],
         shares,
     )
