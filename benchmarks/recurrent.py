@@ -4,8 +4,10 @@ The same work: two LSTMs (actor and critic), scalar critic, no twin, one thread,
 epochs and minibatches, and nothing that theirs has not: observations are not normalized, and the
 critic is not asked again after the update. Short episodes (CartPole) show what padding costs; long
 ones (512 steps) what is left. Reported: environment steps per CPU second, median of the rounds, and
-the ratio of neighbors, median, least and greatest. Theirs trains memory over whole rollouts (128
-rows), ours over chunks, by default of 64; ``--chunk 128`` makes them equal.
+the ratio of neighbors, median, least and greatest. A round of the long environment is one episode:
+theirs reads a minibatch as one sequence unless an episode starts in it, and step by step if one
+does, so parts of an episode would measure the one or the other. Theirs trains memory over whole
+rollouts (128 rows), ours over chunks, by default of 64; ``--chunk 128`` makes them equal.
 
 Usage: python benchmarks/recurrent.py [--rounds 5] [--envs 64] [--chunk 64]
 """
@@ -26,9 +28,12 @@ from quantail import DistributionalPPO
 from quantail.config import ExplainedVariance
 from quantail.nets.critics import ScalarCritic
 
+EPISODE = 512
+"""Steps of a long episode."""
+
 
 class LongEpisodes(VecEnv):
-    """A cheap vectorized environment: 32 random features, episodes of 512 steps."""
+    """A cheap vectorized environment: 32 random features, long episodes that end together."""
 
     def __init__(self, n_envs: int) -> None:
         box = spaces.Box(-np.inf, np.inf, (32,), np.float32)
@@ -46,7 +51,7 @@ class LongEpisodes(VecEnv):
     def step_wait(self) -> Any:
         self.steps += 1
         rewards = self.observation[:, 0] * self.actions[:, 0]
-        done = self.steps % 512 == 0
+        done = self.steps % EPISODE == 0
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         return self.reset(), rewards, np.full(self.num_envs, done), infos
 
@@ -110,11 +115,12 @@ def measure(name: str, n_envs: int, rounds: int, chunk: int | None) -> None:
     for model in models.values():
         model.learn(steps)
     rates: dict[str, list[float]] = {label: [] for label in models}
+    per_round = steps * (EPISODE // 128 if name == "long episodes" else 2)
     for _ in range(rounds):
         for label, model in models.items():
             before = time.process_time()
-            model.learn(2 * steps, reset_num_timesteps=False)
-            rates[label].append(2 * steps / (time.process_time() - before))
+            model.learn(per_round, reset_num_timesteps=False)
+            rates[label].append(per_round / (time.process_time() - before))
     median = {label: float(np.median(values)) for label, values in rates.items()}
     print(f"\n{name}, {n_envs} environments: environment steps per CPU second")
     for label, value in median.items():
