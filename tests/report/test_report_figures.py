@@ -239,3 +239,14 @@ def test_undefined_explained_variance_is_no_alarm():
     assert alarms({"train/loss": values}) == (
         "train/loss was not a finite number in 1 of 2 records, first at step 1.",
     )
+
+
+def test_a_range_left_often_is_an_alarm_and_left_once_is_none():
+    steps, values = np.arange(1, 21), np.full(20, 0.02)
+    values[4] = 0.5
+    assert alarms({"train/approx_kl": Curve(steps, values)}) == ()
+    values[5] = 0.5
+    (sentence,) = alarms({"train/approx_kl": Curve(steps, values)})
+    assert (
+        "was outside its healthy range [0, 0.100] in 2 of 20 records, first at step 5" in sentence
+    )

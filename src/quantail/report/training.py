@@ -6,21 +6,27 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
+from quantail.diagnostics.risk_schema import RiskMetrics
 from quantail.diagnostics.schema import (
+    ControlMetrics,
     Metric,
+    NormalizerMetrics,
     RunMetrics,
+    SkinMetrics,
     UpdateMetrics,
     ValidationMetrics,
     declared,
 )
 from quantail.report.canvas import AGENT_PEN, axis, line, sheet
-from quantail.report.numbers import number
+from quantail.report.numbers import interval, number
 from quantail.report.page import Plot, Sheet
 from quantail.report.run_folder import Curve
 
 _GLANCE: Final[Mapping[str, str]] = {
     "rollout/reward_mean": "Mean reward per step",
     "rollout/ep_rew_mean": "Mean reward of an episode",
+    "train/cvar_raw": "CVaR of recent episodes",
+    "train/cvar_lambda": "Weight of the tail",
     "rollout/predicted_cvar": "CVaR that the critic predicts",
     "train/explained_variance": "Explained variance of the critic",
     "train/approx_kl": "Change of the policy per update (KL)",
@@ -29,7 +35,12 @@ _GLANCE: Final[Mapping[str, str]] = {
 }
 _N_GLANCE: Final = 6
 _COLUMNS: Final = 150
-_GROUPS: Final = (UpdateMetrics, RunMetrics, ValidationMetrics)
+_GROUPS: Final = (
+    UpdateMetrics, ControlMetrics, NormalizerMetrics, SkinMetrics, RiskMetrics, RunMetrics,
+    ValidationMetrics,
+)  # fmt: skip
+_OFTEN: Final = 0.1
+"""Share of the records from which on leaving the healthy range deserves a word."""
 _MAY_BE_UNDEFINED: Final = ("train/explained_variance",)
 """NaN without being a fault: returns that do not vary have no variance to explain."""
 _ALARM_PREFIXES: Final = ("warn/", "error/", "health/")
@@ -37,12 +48,8 @@ _ALARM_PREFIXES: Final = ("warn/", "error/", "health/")
 
 def glance_tags(curves: Mapping[str, Curve]) -> dict[str, str]:
     """Return tag -> title of the few curves that tell most: validation first, then the usual."""
-    validation = [tag for tag in curves if tag.startswith(("validation/", "risk/"))]
-    titles = {tag: tag.split("/", 1)[1].replace("_", " ") for tag in validation[:3]}
-    titles = {
-        tag: f"{'Validation' if tag.startswith('validation/') else 'Risk'}: {title}"
-        for tag, title in titles.items()
-    }
+    validation = [tag for tag in curves if tag.startswith("validation/")][:2]
+    titles = {tag: f"Validation: {tag.split('/', 1)[1].replace('_', ' ')}" for tag in validation}
     titles |= {tag: title for tag, title in _GLANCE.items() if tag in curves}
     return dict(list(titles.items())[:_N_GLANCE])
 
@@ -143,25 +150,32 @@ def _gap_marks(curve: Curve) -> list[Any]:
 
 
 def alarms(curves: Mapping[str, Curve]) -> tuple[str, ...]:
-    """Return one sentence for each warning metric ever raised, and each loss not finite."""
+    """Return a sentence for each warning raised, loss not finite and range often left."""
     known = declared(*_GROUPS)
-    found = []
-    for tag in sorted(curves):
-        curve = curves[tag]
-        broken = ~np.isfinite(curve.values)
-        if broken.any() and tag.startswith("train/") and tag not in _MAY_BE_UNDEFINED:
-            found.append(
-                f"{tag} was not a finite number in {_times(broken)}, first at step "
-                f"{number(int(curve.steps[broken][0]), 'count')}."
-            )
-        raised = ~broken & (curve.values != 0.0)
-        if tag.startswith(_ALARM_PREFIXES) and raised.any():
-            meaning = f" ({known[tag].sentence.rstrip('.')})" if tag in known else ""
-            found.append(
-                f"{tag}{meaning} was raised in {_times(raised)}, first at step "
-                f"{number(int(curve.steps[raised][0]), 'count')}."
-            )
-    return tuple(found)
+    found = [_alarm(tag, curves[tag], known.get(tag)) for tag in sorted(curves)]
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _alarm(tag: str, curve: Curve, metric: Metric | None) -> str:
+    values = curve.values
+    broken = ~np.isfinite(values)
+    meaning = f" ({metric.sentence.rstrip('.')})" if metric is not None else ""
+    if tag.startswith(_ALARM_PREFIXES):
+        flags, what = ~broken & (values != 0.0), f"{tag}{meaning} was raised"
+    elif tag.startswith("train/") and tag not in _MAY_BE_UNDEFINED and broken.any():
+        flags, what = broken, f"{tag} was not a finite number"
+    elif metric is not None and metric.healthy is not None:
+        low, high = metric.healthy
+        flags = ~broken & ((values < low) | (values > high))
+        if flags.mean() < _OFTEN:
+            return ""
+        what = f"{tag}{meaning} was outside its healthy range {interval(low, high)}"
+    else:
+        return ""
+    if not flags.any():
+        return ""
+    first = number(int(curve.steps[flags][0]), "count")
+    return f"{what} in {_times(flags)}, first at step {first}."
 
 
 def _times(flags: Any) -> str:
