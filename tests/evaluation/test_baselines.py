@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from quantail.evaluation import baselines
+from quantail.evaluation import backtest as module
 from quantail.evaluation.backtest import MarketTask, backtest
 from quantail.evaluation.baselines import (
     average_position,
@@ -109,7 +109,7 @@ def test_the_best_constant_is_the_best(bars):
 def test_small_groups_give_the_same(bars, monkeypatch):
     task = task_of(bars)
     whole = by_name(market_baselines(task, 20))
-    monkeypatch.setattr(baselines, "_MOST_STEPS", 1)
+    monkeypatch.setattr(module, "_MOST_STEPS", 1)
     for name, track in by_name(market_baselines(task, 20)).items():
         np.testing.assert_array_equal(track.bars.equity, whole[name].bars.equity)
         assert track.label == whole[name].label

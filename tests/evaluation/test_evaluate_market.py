@@ -4,13 +4,20 @@ import torch
 
 from quantail import DistributionalPPO
 from quantail.errors import ConfigError
+from quantail.evaluation import backtest as module
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
-from quantail.evaluation.evaluate_market import MarketEvaluation, evaluate_market, overfitting
+from quantail.evaluation.evaluate_market import (
+    MarketEvaluation,
+    evaluate_market,
+    overfitting,
+    run_with_curves,
+)
 from quantail.evaluation.measures import MEASURES
 from quantail.evaluation.record_file import load_evaluation, save_evaluation
 from quantail.sb3.vec_env import MarketVecEnv
-from quantail.sim.config import SimConfig
+from quantail.sim.account import FillConfig
+from quantail.sim.config import ObservationConfig, SimConfig
 from quantail.sim.episodes import EpisodeConfig
 from quantail.sim.simulator import MarketSim
 from tests.sim.markets import make_bars
@@ -71,6 +78,38 @@ def test_curves_pass_through_the_agents_own_result(evaluation):
     assert list(delays) == [0, 1, 2]
     assert delays[0].total_return == costs[1.0].total_return
     assert delays[1].total_return != delays[2].total_return
+
+
+def test_small_groups_give_the_same_curves(evaluation, market, agent, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_STEPS", 1)
+    task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
+    _, costs, delays = run_with_curves(task, agent, SETTINGS)
+    for ours, theirs in ((costs, evaluation.cost_curve), (delays, evaluation.delay_curve)):
+        for mine, other in zip(ours.points, theirs.points, strict=True):
+            assert mine.factor == other.factor
+            assert mine.total_return == pytest.approx(other.total_return, abs=1e-5)
+
+
+def test_the_next_move_in_a_feature_is_found_to_be_skill():
+    bars = make_bars(400, 1, seed=5, volatility=0.01)
+    ahead = np.append(np.diff(np.log(bars.close)), 0.0).astype(np.float32)[:, None]
+    config = SimConfig(
+        fill=FillConfig(price="close", delay=0), episodes=EpisodeConfig(length=50),
+        observation=ObservationConfig(account_state=False),
+    )  # fmt: skip
+    env = MarketVecEnv(MarketSim(bars, ahead, config=config, n_envs=4))
+    layers = {"net_arch": {"pi": [], "vf": []}, "normalize_observations": False}
+    oracle = DistributionalPPO("MlpPolicy", env, n_steps=8, batch_size=16, policy_kwargs=layers)
+    with torch.no_grad():
+        for name, parameter in oracle.policy.net.actor.named_parameters():
+            parameter.fill_(1000.0 if name.endswith("weight") else 0.0)
+    task = MarketTask.of_rows(bars, ahead, np.array([[100, 400]]), config)
+    settings = MarketEvaluation(bootstrap=SETTINGS.bootstrap, sampled=False)
+    found = evaluate_market(task, oracle, role="test", split="x", settings=settings)
+    assert found.verdict.evidence
+    assert found.verdict.level == "skill"
+    totals = [point.total_return for point in found.delay_curve.points]
+    assert totals[0] > 0.5 > max(totals[1:])  # a bar later the news is old
 
 
 def test_the_critic_is_judged(evaluation):

@@ -21,6 +21,10 @@ from quantail.sim.stress import StressConfig
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
 StateT = TypeVar("StateT")
+ItemT = TypeVar("ItemT")
+
+_MOST_STEPS: Final = 4_000_000
+"""Account steps whose records are held at once, some 300 MB."""
 
 # column of a series -> column of the simulator's record, both as amounts of money
 _MONEY: Final = {
@@ -296,6 +300,13 @@ def equal_weight(bars: Series, price_return: FloatArray) -> Series:
         price=equity_curve(mean(price_return)),
         **{name: mean(getattr(bars, name)) for name in names},
     )
+
+
+def memory_groups(task: MarketTask, variants: Sequence[ItemT]) -> list[Sequence[ItemT]]:
+    """Cut variants, each a run over all windows, into groups whose records fit into memory."""
+    longest = max(window.stop - window.start for _, window in task.windows)
+    size = max(1, _MOST_STEPS // (longest * len(task.windows)))
+    return [variants[start : start + size] for start in range(0, len(variants), size)]
 
 
 def backtest(

@@ -9,7 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from quantail.evaluation.backtest import MarketTask, equal_weight, make_track, run_market
+from quantail.evaluation.backtest import (
+    MarketTask,
+    equal_weight,
+    make_track,
+    memory_groups,
+    run_market,
+)
 from quantail.evaluation.measures import equity_curve, total_return
 from quantail.evaluation.policies import TargetRule
 from quantail.evaluation.record import COST_NAMES, Series, Track
@@ -27,8 +33,6 @@ LABELS: Final = {
 }
 _STEPS: Final = 10
 """Constant positions that are tried on each side of zero."""
-_MOST_STEPS: Final = 2_000_000
-"""Account steps whose records are held at once, some 150 MB."""
 
 
 def momentum_targets(bars: Bars, window: int) -> FloatArray:
@@ -75,7 +79,7 @@ def market_baselines(task: MarketTask, momentum_window: int) -> tuple[Track, ...
         labels[name] = f"{LABELS['best_constant']}: {constant:+g}"
     tracks = [
         track
-        for group in _groups(task, list(rules))
+        for group in memory_groups(task, list(rules))
         for track in _run(task, {name: rules[name] for name in group}, labels)
     ]
     plain = [track for track in tracks if track.name in LABELS]
@@ -83,13 +87,6 @@ def market_baselines(task: MarketTask, momentum_window: int) -> tuple[Track, ...
     totals = [float(total_return(track.portfolio.net_return)) for track in rest]
     best = replace(rest[int(np.argmax(totals))], name="best_constant", hindsight=True)
     return (*plain, best)
-
-
-def _groups(task: MarketTask, names: list[str]) -> list[list[str]]:
-    """Cut rules into groups whose records fit into memory together."""
-    longest = max(window.stop - window.start for _, window in task.windows)
-    size = max(1, _MOST_STEPS // (longest * len(task.windows)))
-    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 def _run(

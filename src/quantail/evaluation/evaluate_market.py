@@ -1,7 +1,7 @@
 """An agent on bars it has not seen: tracks, measures, comparisons, curves and verdict."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -13,6 +13,7 @@ from quantail.evaluation.backtest import (
     MarketRun,
     MarketTask,
     make_track,
+    memory_groups,
     run_market,
     run_markets,
 )
@@ -27,13 +28,16 @@ from quantail.evaluation.record import (
     DelayCurve,
     Evaluation,
     Overfitting,
-    SensitivityPoint,
+    Series,
     Track,
 )
 from quantail.evaluation.tables import break_even, compare, measure_series, sensitivity_point
 from quantail.evaluation.verdict import market_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import BoolArray, FloatArray
+
+_OWN: Final = (1.0, 0)
+"""Factor on the costs and additional delay of the agent as it is."""
 
 
 @config
@@ -131,35 +135,36 @@ def market_calibration(run: MarketRun, gamma: float) -> Calibration | None:
 def run_with_curves(
     task: MarketTask, agent: DistributionalPPO, settings: MarketEvaluation
 ) -> tuple[MarketRun, CostCurve | None, DelayCurve | None]:
-    """Run the agent as it is, at other multiples of the costs and with later fills, in one batch.
+    """Run the agent as it is, at other multiples of the costs and with later fills, side by side.
 
     Returns:
         The agent's own run and the curves, whose points 1 (costs) and 0 (delay) are that run.
     """
-    factors = [factor for factor in settings.cost_factors if factor != 1.0]
-    later = [delay for delay in settings.delays if delay != 0]
-    sims = [
-        task.simulator(),
-        *(task.simulator(cost_scale=factor) for factor in factors),
-        *(task.delayed(delay).simulator() for delay in later),
-    ]
-    run, *variants = run_markets(sims, AgentPolicy(agent), horizon(agent.gamma))
+    on_costs = [(factor, 0) for factor in settings.cost_factors]
+    on_delays = [(1.0, delay) for delay in settings.delays]
+    variants = list(dict.fromkeys([_OWN, *on_costs, *on_delays]))
+    own: list[MarketRun] = []
+    portfolios: dict[tuple[float, int], Series] = {}
+    for group in memory_groups(task, variants):
+        sims = [task.delayed(delay).simulator(cost_scale=factor) for factor, delay in group]
+        runs = run_markets(sims, AgentPolicy(agent), horizon(agent.gamma))
+        for variant, run in zip(group, runs, strict=True):
+            portfolios[variant] = make_track(task, run, name="agent", label="").portfolio
+            if variant == _OWN:
+                own.append(run)
     periods = periods_per_year(task.bars)
-
-    def points(values: Sequence[float], runs: Sequence[MarketRun]) -> tuple[SensitivityPoint, ...]:
-        series = [make_track(task, each, name="agent", label="").portfolio for each in runs]
-        pairs = sorted(zip(values, series, strict=True), key=lambda pair: pair[0])
-        return tuple(
-            sensitivity_point(value, portfolio, periods, settings.bootstrap)
-            for value, portfolio in pairs
-        )
-
-    scaled = points([1.0, *factors], [run, *variants[: len(factors)]])
-    delayed = points([0, *later], [run, *variants[len(factors) :]])
+    costs = tuple(
+        sensitivity_point(factor, portfolios[factor, delay], periods, settings.bootstrap)
+        for factor, delay in on_costs
+    )
+    delays = tuple(
+        sensitivity_point(delay, portfolios[factor, delay], periods, settings.bootstrap)
+        for factor, delay in on_delays
+    )
     return (
-        run,
-        CostCurve(scaled, break_even(scaled)) if settings.cost_factors else None,
-        DelayCurve(delayed) if settings.delays else None,
+        own[0],
+        CostCurve(costs, break_even(costs)) if costs else None,
+        DelayCurve(delays) if delays else None,
     )
 
 
