@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from quantail.diagnostics.schema import declared
 from quantail.evaluation.record import CostCurve, Estimate, SensitivityPoint, Series, Window
 from quantail.report.calibration_figures import transform_histogram
 from quantail.report.canvas import pens, shown_time
 from quantail.report.figures import against_baselines, cost_figure, equity_and_drawdown, positions
 from quantail.report.run_folder import Curve
-from quantail.report.training import alarms, all_curves, glance_plots
+from quantail.report.training import GLANCE, GROUPS, alarms, all_curves, glance_plots
 from tests.evaluation.example_records import example_evaluation
 
 
@@ -250,3 +251,7 @@ def test_a_range_left_often_is_an_alarm_and_left_once_is_none():
     assert (
         "was outside its healthy range [0, 0.100] in 2 of 20 records, first at step 5" in sentence
     )
+
+
+def test_the_curves_that_tell_most_are_metrics_that_exist():
+    assert set(GLANCE) - set(declared(*GROUPS)) <= {"rollout/ep_rew_mean"}  # SB3's own

@@ -22,10 +22,10 @@ from quantail.report.numbers import interval, number
 from quantail.report.page import Plot, Sheet
 from quantail.report.run_folder import Curve
 
-_GLANCE: Final[Mapping[str, str]] = {
+GLANCE: Final[Mapping[str, str]] = {
     "rollout/reward_mean": "Mean reward per step",
     "rollout/ep_rew_mean": "Mean reward of an episode",
-    "train/cvar_raw": "CVaR of recent episodes",
+    "train/cvar_empirical": "CVaR of recent episodes",
     "train/cvar_lambda": "Weight of the tail",
     "rollout/predicted_cvar": "CVaR that the critic predicts",
     "train/explained_variance": "Explained variance of the critic",
@@ -33,9 +33,10 @@ _GLANCE: Final[Mapping[str, str]] = {
     "train/entropy_loss": "Minus the policy's entropy",
     "train/value_loss": "Loss of the critics",
 }
+"""The curves that tell most, in this order."""
 _N_GLANCE: Final = 6
 _COLUMNS: Final = 150
-_GROUPS: Final = (
+GROUPS: Final = (
     UpdateMetrics, ControlMetrics, NormalizerMetrics, SkinMetrics, RiskMetrics, RunMetrics,
     ValidationMetrics,
 )  # fmt: skip
@@ -50,13 +51,13 @@ def glance_tags(curves: Mapping[str, Curve]) -> dict[str, str]:
     """Return tag -> title of the few curves that tell most: validation first, then the usual."""
     validation = [tag for tag in curves if tag.startswith("validation/")][:2]
     titles = {tag: f"Validation: {tag.split('/', 1)[1].replace('_', ' ')}" for tag in validation}
-    titles |= {tag: title for tag, title in _GLANCE.items() if tag in curves}
+    titles |= {tag: title for tag, title in GLANCE.items() if tag in curves}
     return dict(list(titles.items())[:_N_GLANCE])
 
 
 def glance_plots(curves: Mapping[str, Curve]) -> tuple[Plot, ...]:
     """Return small figures of the curves that tell most."""
-    known = declared(*_GROUPS)
+    known = declared(*GROUPS)
     return tuple(
         Plot(
             name=f"glance-{'abcdef'[index]}",
@@ -77,7 +78,7 @@ def _course(curve: Curve) -> str:
 
 def all_curves(curves: Mapping[str, Curve]) -> Plot:
     """Return every recorded metric, one at a time."""
-    known = declared(*_GROUPS)
+    known = declared(*GROUPS)
     first = glance_tags(curves)
     tags = (*first, *sorted(set(curves) - set(first)))
     sheets = tuple(_curve_sheet(tag, curves[tag], known.get(tag), height=320) for tag in tags)
@@ -151,7 +152,7 @@ def _gap_marks(curve: Curve) -> list[Any]:
 
 def alarms(curves: Mapping[str, Curve]) -> tuple[str, ...]:
     """Return a sentence for each warning raised, loss not finite and range often left."""
-    known = declared(*_GROUPS)
+    known = declared(*GROUPS)
     found = [_alarm(tag, curves[tag], known.get(tag)) for tag in sorted(curves)]
     return tuple(sentence for sentence in found if sentence)
 
