@@ -83,6 +83,7 @@ def main(steps: int, folder: Path) -> None:
         learning_rate=lambda progress: 1e-3 * progress,
         n_steps=512,
         batch_size=128,
+        n_epochs=5,
         gamma=0.9,
         policy_kwargs={"normalize_observations": False},  # VecNormalize does it
         tensorboard_log=str(folder / "tensorboard"),
@@ -108,6 +109,6 @@ def main(steps: int, folder: Path) -> None:
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     main(
-        int(arguments[0]) if arguments else 20_480,
+        int(arguments[0]) if arguments else 8_192,
         Path(arguments[1]) if len(arguments) > 1 else Path("runs") / "sb3_callbacks",
     )
