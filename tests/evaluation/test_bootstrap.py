@@ -6,6 +6,7 @@ import pytest
 from arch.bootstrap import StationaryBootstrap, optimal_block_length
 
 from quantail.errors import DataError
+from quantail.evaluation import bootstrap as module
 from quantail.evaluation import measures as m
 from quantail.evaluation.bootstrap import (
     BootstrapConfig,
@@ -124,6 +125,17 @@ def test_a_higher_level_is_wider_and_a_seed_repeats():
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
     assert mean_test(series, FEW) == mean_test(series, FEW)
     assert mean_test(series, FEW) != mean_test(series, BootstrapConfig(samples=199, seed=1))
+
+
+def test_long_series_are_resampled_less_often(monkeypatch):
+    series = np.random.default_rng(0).normal(0.5, 1.0, 300)
+    monkeypatch.setattr(module, "_MOST_BARS", 300 * 250)
+    found = mean_test(series, BootstrapConfig(samples=1000))
+    assert found.p_value == pytest.approx(1 / 251, rel=1e-12)  # none of 250 resamples reaches it
+    monkeypatch.setattr(module, "_MOST_BARS", 1)
+    assert mean_test(series, BootstrapConfig(samples=1000)).p_value == pytest.approx(1 / 201)
+    monkeypatch.setattr(module, "_CHUNK", 300 * 64)
+    assert mean_test(series, BootstrapConfig(samples=1000)).p_value == pytest.approx(1 / 201)
 
 
 def test_short_and_constant_series():

@@ -45,6 +45,7 @@ class MarketEvaluation:
     """How an agent is judged on a market."""
 
     bootstrap: BootstrapConfig = BootstrapConfig()
+    """How intervals are computed."""
     cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
     """Multiples of fee, spread and slippage; must include 1. Empty for no curve."""
     delays: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)

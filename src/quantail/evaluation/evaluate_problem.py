@@ -52,6 +52,7 @@ class ProblemEvaluation:
     """How an agent is judged on a problem."""
 
     bootstrap: BootstrapConfig = BootstrapConfig()
+    """How intervals are computed."""
     cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
     """Multiples of the trading costs, in rising order; not used in a problem without trading."""
     delays: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
