@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from quantail import DistributionalPPO
+from quantail.nets.critics import QuantileCritic
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.risk.config import DualConfig, RiskConfig
 from quantail.sb3.evaluate import evaluate_episodes
@@ -73,15 +74,27 @@ CASES = {
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
     "bets_limit": bets(limit=-5.3),
-    "peso": Case(peso_game(), 12, 80, RiskConfig(limit=-0.01), agent=SMALL),
-    "peso_neutral": Case(peso_game(), 12, 80, None, agent=SMALL),
+    "peso": Case(
+        peso_game(),
+        12,
+        120,
+        RiskConfig(limit=-0.01, dual=DualConfig(start=1.0, integral=0.05)),
+        agent=SMALL,
+    ),
+    "peso_neutral": Case(
+        peso_game(),
+        12,
+        80,
+        None,
+        agent={**SMALL, "critic": QuantileCritic(levels="tail", tail_alpha=0.05)},
+    ),
     "gaussian": Case(
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
         1,
-        250,
-        RiskConfig(limit=-0.15, dual=DualConfig(proportional=0.5, integral=0.02)),
-        n_envs=1024,
+        300,
+        RiskConfig(limit=-0.15, dual=DualConfig(proportional=1.0, integral=0.02)),
         entropy=0.0,
+        rate=1e-3,
         agent={
             "n_epochs": 4,
             "policy_kwargs": {"net_arch": [32], "log_std_init": -2.0},
