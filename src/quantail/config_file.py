@@ -214,7 +214,8 @@ def _user_path(kind: Any, data: Any, location: Sequence[str | int]) -> tuple[Key
     hint: Any = kind
     for step in location:
         members = [m for m in (hint, *get_args(hint)) if dataclasses.is_dataclass(m)]
-        tagged = [m for m in members if step in _kinds(m)]
+        # Only a union puts a tag into the location; a field may have the name of its owner's kind.
+        tagged = [] if hint in members else [m for m in members if step in _kinds(m)]
         if tagged and isinstance(value, Mapping) and value.get("kind") == step:
             hint = tagged[0]
             continue
