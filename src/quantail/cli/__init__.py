@@ -4,15 +4,21 @@ Exit codes: 0 done, 2 the user's input was refused (one sentence each, no traceb
 else that went wrong, 130 interrupted.
 """
 
+import os
 import sys
 from typing import Annotated
 
-import typer
+# Read once, when numpy is loaded: on small arrays several threads wait for each other, and on a
+# busy machine they take twenty times as long. budget.threads sets those of the networks.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
-from quantail import __version__
-from quantail.cli import data, doctor, evaluate, init, report, train
-from quantail.cli.interrupt import INTERRUPTED
-from quantail.errors import QuantailError
+import typer  # noqa: E402
+
+from quantail import __version__  # noqa: E402
+from quantail.cli import data, doctor, evaluate, init, report, train  # noqa: E402
+from quantail.cli.interrupt import INTERRUPTED  # noqa: E402
+from quantail.errors import QuantailError  # noqa: E402
 
 app = typer.Typer(
     name="quantail",

@@ -145,7 +145,7 @@ class AgentConfig:
 class BudgetConfig:
     """How long to train, and what to keep."""
 
-    steps: Annotated[int, Ge(1)] = 3_000_000
+    steps: Annotated[int, Ge(1)] = 2_600_000
     """Steps of all environments together; with several splits, for each of them."""
     n_envs: Annotated[int, Ge(1)] = 256
     """Environments stepped together."""
