@@ -43,7 +43,7 @@ def simulate(closes, choices, *, opens=None, **settings):
 def test_an_order_fills_at_the_next_open_and_earns_from_there():
     """Decided at the close of 100; bought at the open of 110: 1000 / 110 units; close 121."""
     sim, (step,) = simulate([100, 121], [1.0], opens=[100, 110])
-    assert sim.state.values[0, UNITS] == pytest.approx(1000 / 110)
+    assert sim.state.value(UNITS)[0] == pytest.approx(1000 / 110)
     assert step["equity"] == pytest.approx(1000 / 110 * 121)  # 1100: only open to close is earned
     assert step["reward"] == pytest.approx(math.log(1.1))
 
@@ -76,7 +76,7 @@ def test_a_purchase_leaves_room_for_its_own_costs():
     sim, (step,) = simulate([100, 100], [1.0], costs=costs)
     assert step["traded"] == pytest.approx(1000 / 1.02)
     assert step["fees"] == step["spread"] == pytest.approx(10 / 1.02)
-    assert sim.state.values[0, CASH] == pytest.approx(0.0, abs=1e-9)
+    assert sim.state.value(CASH)[0] == pytest.approx(0.0, abs=1e-9)
     assert step["position"] == pytest.approx(1.0)
 
 
@@ -101,7 +101,7 @@ def test_square_root_impact():
         fee=TakerFee(bps=0), spread=ConstantSpread(half_bps=0), slippage=SquareRootImpact(window=2)
     )
     sim, (step,) = simulate(closes, [1.0], costs=costs)
-    quantity = sim.state.values[0, UNITS]
+    quantity = sim.state.value(UNITS)[0]
     rate = math.log(1.1) * math.sqrt(quantity / 1e6)
     assert step["slippage"] == pytest.approx(quantity * 110 * rate)
 
@@ -112,7 +112,7 @@ def test_a_trade_takes_no_more_than_its_share_of_the_volume():
     account = AccountConfig(initial_equity=1e9, minimum_trade=0.0)
     closes = [100, 110, 100, 110, 110]
     sim, (step,) = simulate(closes, [1.0], costs=costs, account=account)
-    assert sim.state.values[0, UNITS] == pytest.approx(1e5)
+    assert sim.state.value(UNITS)[0] == pytest.approx(1e5)
     assert step["limited"] == 1
     assert sim.counters()["limited_trades"] == 1
 
@@ -203,7 +203,7 @@ def test_maintenance_margin_liquidates_before_bankruptcy():
     sim, steps = simulate([100, 100, 60, 60], [1.0, 1.0, 1.0], account=account, costs=fees)
     assert steps[1]["end"] == "liquidated"
     assert steps[1]["fees"] > 0
-    assert sim.state.values[0, UNITS] == 0
+    assert sim.state.value(UNITS)[0] == 0
     assert steps[2]["equity"] == steps[1]["equity"]
 
 
@@ -215,5 +215,5 @@ def test_a_rate_that_eats_the_equity_closes_and_does_not_turn():
     account = AccountConfig(initial_equity=1_000.0, max_leverage=10.0, minimum_trade=0.0)
     sim, steps = simulate([100, 100, 100], [1.0, -1.0], costs=fee, account=account)
     assert abs(steps[0]["position"]) <= 10 * (1 + 1e-9)
-    assert sim.state.values[0, UNITS] == 0
+    assert sim.state.value(UNITS)[0] == 0
     assert steps[1]["equity"] >= 0

@@ -58,8 +58,8 @@ def test_block_holds_the_position_drops_orders_and_takes_the_weight(delay):
     orders = {}
     for step in range(40):
         action = rng.uniform(-1, 1)
-        units = sim.state.values[0, UNITS]
-        arrival = sim.state.counts[0, ROW] + 1
+        units = sim.state.value(UNITS)[0]
+        arrival = sim.state.count(ROW)[0] + 1
         blocked = BARS.no_trade[arrival]
         if blocked:
             orders.clear()
@@ -71,7 +71,7 @@ def test_block_holds_the_position_drops_orders_and_takes_the_weight(delay):
         fills = step in orders
         assert (out.column("traded")[0] > 0) == fills
         if blocked and step < 39:
-            assert sim.state.values[0, UNITS] == units
+            assert sim.state.value(UNITS)[0] == units
     assert sim.counters()["blocked"] == BARS.no_trade[1:41].sum() > 0
 
 
@@ -95,7 +95,7 @@ def test_action_masks_leave_only_hold_where_a_block_is_foreseen():
     for _ in range(20):
         masks = sim.action_masks()
         next_hour = (
-            int((CLEAN.time[sim.state.counts[0, ROW] + 1]).astype("datetime64[h]").astype(int)) % 24
+            int((CLEAN.time[sim.state.count(ROW)[0] + 1]).astype("datetime64[h]").astype(int)) % 24
         )
         expected = [False, False, False, True] if next_hour == 8 else [True] * 4
         assert masks[0].tolist() == expected
@@ -115,7 +115,7 @@ def test_without_a_hold_action_the_nearest_level_is_left():
     sim = MarketSim(BARS, config=config)
     for _ in range(39):
         masks = sim.action_masks()[0]
-        if BARS.no_trade[sim.state.counts[0, ROW]]:
+        if BARS.no_trade[sim.state.count(ROW)[0]]:
             position = sim.out.column("position")[0]
             nearest = int(np.argmin(np.abs(np.array(levels.levels) - position)))
             assert masks.tolist() == [k == nearest for k in range(3)]

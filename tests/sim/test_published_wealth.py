@@ -13,6 +13,7 @@ from quantail.sim.account import AccountConfig, FillConfig
 from quantail.sim.config import SimConfig
 from quantail.sim.episodes import EpisodeConfig
 from quantail.sim.simulator import MarketSim
+from quantail.sim.state import TRADES
 from tests.sim.markets import FREE
 
 # Final wealth of 1 without costs: uniform buy-and-hold, best stock (tables of Li and Hoi).
@@ -66,6 +67,6 @@ def test_buy_and_hold_gives_the_published_wealth(name):
         out = sim.step(everything_in)
     assert out.truncated.all()
     wealth = out.column("equity")
-    assert (sim.state.counts[:, 7] == 1).all()  # one purchase each, no dust afterwards
+    assert (sim.state.count(TRADES) == 1).all()  # one purchase each, no dust afterwards
     assert round(wealth.mean(), 2) == market
     assert round(wealth.max(), 2) == best

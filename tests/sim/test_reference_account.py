@@ -69,10 +69,9 @@ def test_kernel_equals_plain_python(name):
     features = make_features(bars)
     n_envs, n_steps = 8, 65
     sim = MarketSim(bars, features, config=config, n_envs=n_envs, seed=5, autoreset="disabled")
-    counts = sim.state.counts
+    places = zip(sim.state.count(ROW).tolist(), sim.state.count(LAST_ROW).tolist(), strict=True)
     accounts = [
-        ReferenceAccount(bars, features, config, row=int(c[ROW]), last_row=int(c[LAST_ROW]))
-        for c in counts
+        ReferenceAccount(bars, features, config, row=row, last_row=last) for row, last in places
     ]
     for account, seen in zip(accounts, sim.out.observation, strict=True):
         np.testing.assert_allclose(seen, account.observation(), rtol=1e-6, atol=1e-6)

@@ -13,6 +13,7 @@ from quantail.sim.actions import DiscreteActions
 from quantail.sim.config import SimConfig
 from quantail.sim.episodes import EpisodeConfig
 from quantail.sim.gym_env import MarketEnv
+from quantail.sim.rewards import PotentialShaped
 from quantail.sim.simulator import MarketSim
 from tests.sim.markets import make_bars, make_features
 
@@ -35,8 +36,7 @@ def test_sb3_checker_finds_nothing(config):
 def test_skin_equals_sb3s_own_vec_env_over_single_envs():
     ours = make()
     theirs = DummyVecEnv([lambda: MarketEnv(BARS, FEATURES, config=SHORT)] * 4)
-    ours.seed(21)
-    theirs.seed(21)
+    theirs._seeds = list(ours.seed(21))
     np.testing.assert_array_equal(ours.reset(), theirs.reset())
     rng = np.random.default_rng(0)
     endings = 0
@@ -56,6 +56,12 @@ def test_skin_equals_sb3s_own_vec_env_over_single_envs():
                 mine["terminal_observation"], reference["terminal_observation"]
             )
     assert endings == 12
+
+
+def test_neighboring_seeds_share_no_env():
+    first, second = make().seed(0), make().seed(1)
+    assert not set(first) & set(second)
+    assert make().seed(0) == first
 
 
 def test_requested_keys_are_in_every_info():
@@ -102,6 +108,15 @@ def test_maskable_ppo_reads_the_masks():
     masks = model.rollout_buffer.action_masks
     assert (masks == 0).any()
     assert (masks == 1).any()
+
+
+def test_the_agents_discount_is_checked_against_the_reward():
+    env = VecNormalize(
+        VecMonitor(make(SimConfig(reward=PotentialShaped(gamma=0.9), episodes=SHORT.episodes)))
+    )
+    env.unwrapped.check_gamma(0.9)
+    with pytest.raises(ConfigError, match="reward.gamma: must equal the agent's gamma, 0.99"):
+        env.unwrapped.check_gamma(0.99)
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,11 @@ def test_one_account_state_function_serves_training_and_export():
     )
     for _ in range(20):
         sim.step(np.random.default_rng(0).uniform(-1, 1, 5))
-    v = sim.state.values
-    shown = sim.out.observation
-    drawdown = 1 - v[:, EQUITY] / v[:, PEAK]
+    now, shown = sim.state.value, sim.out.observation
     state = account_state(
-        units=v[:, UNITS], price=v[:, MARK], equity=v[:, EQUITY], drawdown=drawdown,
-        entry=v[:, ENTRY], since_trade=sim.state.counts[:, SINCE_TRADE],
+        units=now(UNITS), price=now(MARK), equity=now(EQUITY),
+        drawdown=1 - now(EQUITY) / now(PEAK), entry=now(ENTRY),
+        since_trade=sim.state.count(SINCE_TRADE),
         cost_rate=shown[:, 4] / 100, time_left=0.6, max_leverage=3.0,
     )  # fmt: skip
     np.testing.assert_allclose(state, shown, rtol=1e-6)
@@ -149,7 +148,7 @@ def test_the_record_holds_nan_where_costs_have_no_fraction():
     account = AccountConfig(bankruptcy_fraction=0.0)
     sim = MarketSim(bars, config=SimConfig(account=account, episodes=EpisodeConfig(length=5)))
     sim.step(np.array([1.0]))
-    sim.state.values[0, EQUITY] = 1e-320
+    sim.state.value_blocks[0, EQUITY] = 1e-320
     out = sim.step(np.array([-1.0]))
     fraction = out.column("cost_fraction")
     assert np.isnan(fraction[0])

@@ -12,14 +12,17 @@ from quantail.sim.actions import ContinuousActions, DiscreteActions
 from quantail.sim.config import ObservationConfig, SimConfig
 from quantail.sim.costs import CostConfig, NoSlippage, RecordedSpread
 from quantail.sim.episodes import EpisodeConfig
+from quantail.sim.random import env_seeds, seed_streams
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import (
     END_REASONS,
     EPISODE,
     LAST_ROW,
+    MARK,
     R_FEES,
     ROW,
     SYMBOL,
+    UNITS,
     StepBuffers,
 )
 from quantail.sim.stress import GapStress, StressConfig
@@ -48,22 +51,24 @@ def copies(out: StepBuffers) -> dict[str, np.ndarray]:
 
 
 def test_env_i_of_n_equals_a_single_env_with_its_seed():
-    n_envs, n_steps = 5, 100
+    n_envs, n_steps = 70, 100  # a full block of accounts and a part of one
     actions = np.random.default_rng(0).uniform(-1, 1, (n_steps, n_envs))
     together = MarketSim(BARS, FEATURES, config=BUSY, n_envs=n_envs, seed=40)
     trace = [copies(together.step(a)) for a in actions]
     assert sum(step["truncated"].sum() + step["terminated"].sum() for step in trace) > n_envs
-    for i in range(n_envs):
-        alone = MarketSim(BARS, FEATURES, config=BUSY, n_envs=1, seed=40 + i)
+    seeds = env_seeds(40, n_envs)
+    for i in (0, 1, 30, 63, 64, 69):
+        alone = MarketSim(BARS, FEATURES, config=BUSY, n_envs=1, seed=seeds[i])
         for k in range(n_steps):
             for name, values in copies(alone.step(actions[k, i : i + 1])).items():
                 np.testing.assert_array_equal(values[0], trace[k][name][i], err_msg=name)
 
 
 def test_seeds_may_be_given_one_by_one():
-    listed = MarketSim(BARS, FEATURES, config=BUSY, n_envs=3, seed=[7, 8, 9])
+    listed = MarketSim(BARS, FEATURES, config=BUSY, n_envs=3, seed=env_seeds(7, 3))
     counted = MarketSim(BARS, FEATURES, config=BUSY, n_envs=3, seed=7)
-    np.testing.assert_array_equal(listed.state.counts, counted.state.counts)
+    np.testing.assert_array_equal(listed.state.count_blocks, counted.state.count_blocks)
+    np.testing.assert_array_equal(listed.state.streams, counted.state.streams)
     with pytest.raises(ConfigError, match="one number or 3 numbers.*2 were given"):
         listed.reset(seed=[1, 2])
 
@@ -95,6 +100,13 @@ def test_steps_are_written_into_the_callers_buffers():
         np.testing.assert_array_equal(getattr(mine, name), values)
 
 
+def test_seeds_share_no_stream_and_do_not_depend_on_the_number_of_envs():
+    streams = [seed_streams(seed, 200) for seed in range(20)]
+    assert len(np.unique(streams)) == 20 * 200
+    np.testing.assert_array_equal(streams[3][:7], seed_streams(3, 7))
+    np.testing.assert_array_equal(streams[3][:1], seed_streams([3], 1))
+
+
 # --- episodes ---
 
 
@@ -102,20 +114,20 @@ def test_random_starts_cover_the_window_and_leave_room():
     episodes = EpisodeConfig(length=50, warmup=10)
     config = SimConfig(episodes=episodes, costs=CostConfig(slippage=NoSlippage()))
     sim = MarketSim(BARS, FEATURES, windows={"S1": slice(220, 300)}, config=config, n_envs=2_000)
-    starts = sim.state.counts[:, ROW]
+    starts = sim.state.count(ROW)
     assert set(starts) == set(range(230, 250))  # 249 + 50 steps = 299, the last bar of the window
 
 
 def test_symbols_are_drawn_by_weight_or_dealt():
     sim = MarketSim(BARS, FEATURES, config=BUSY, n_envs=6_000)
-    shares = np.bincount(sim.state.counts[:, SYMBOL]) / 6_000
+    shares = np.bincount(sim.state.count(SYMBOL)) / 6_000
     np.testing.assert_allclose(shares, [1 / 6, 2 / 6, 3 / 6], atol=0.02)  # 3 s.e. = 0.019
     dealt = SimConfig(episodes=EpisodeConfig(length=5, symbols="dealt"))
     sim = MarketSim(BARS, FEATURES, config=dealt, n_envs=7)
-    assert sim.state.counts[:, SYMBOL].tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert sim.state.count(SYMBOL).tolist() == [0, 1, 2, 0, 1, 2, 0]
     for _ in range(5):
         sim.step(np.zeros(7))
-    assert sim.state.counts[:, SYMBOL].tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert sim.state.count(SYMBOL).tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(("length", "steps", "reason"), [(12, 12, 1), (None, 178, 2)])
@@ -146,17 +158,17 @@ def test_missing_bars_are_stepped_over_and_their_funding_is_charged():
     sim = MarketSim(
         BARS, FEATURES, windows={"S0": slice(0, 200)}, config=config, autoreset="disabled"
     )
-    rows = [int(sim.state.counts[0, ROW])]
+    rows = [int(sim.state.count(ROW)[0])]
     while not sim.out.truncated[0] and not sim.out.terminated[0]:
-        units, row = sim.state.values[0, 1], sim.state.counts[0, ROW]
+        units, row = sim.state.value(UNITS)[0], sim.state.count(ROW)[0]
         out = sim.step(np.array([1.0]))
-        rows.append(int(sim.state.counts[0, ROW]))
+        rows.append(int(sim.state.count(ROW)[0]))
         passed = BARS.funding[row + 1 : rows[-1] + 1].sum()
         if units != 0 and out.column("traded")[0] == 0:
             paid = out.column("funding")[0] / (units * BARS.open[rows[-1]])
             assert paid == pytest.approx(passed, rel=1e-6)
     jumps = np.diff(rows)
-    assert rows[-1] == sim.state.counts[0, LAST_ROW]
+    assert rows[-1] == sim.state.count(LAST_ROW)[0]
     assert jumps.max() > 1
     assert jumps.mean() == pytest.approx(1 / 0.6, abs=0.35)
 
@@ -169,11 +181,11 @@ def test_stress_multiplies_costs_and_returns():
     one, two = (
         MarketSim(BARS, FEATURES, windows={"S0": slice(0, 90)}, config=c) for c in (plain, doubled)
     )
-    row = int(one.state.counts[0, ROW])
+    row = int(one.state.count(ROW)[0])
     a, b = one.step(np.array([1.0])), two.step(np.array([1.0]))
     rates = [out.column("fees")[0] / out.column("traded")[0] for out in (a, b)]
     assert rates[1] == pytest.approx(2 * rates[0])
-    moves = [np.log(sim.state.values[0, 2] / BARS.close[row]) for sim in (one, two)]
+    moves = [np.log(sim.state.value(MARK)[0] / BARS.close[row]) for sim in (one, two)]
     assert moves[1] == pytest.approx(2 * moves[0])
 
 
@@ -346,7 +358,7 @@ def test_debug_mode_names_env_step_and_terms_of_broken_books(monkeypatch):
 
     def falsified(*arguments):
         result = kernel(*arguments)
-        arguments[19][1, R_FEES] += 1.0
+        arguments[20][0, R_FEES + 1] += 1.0
         return result
 
     sim = MarketSim(BARS, config=dataclasses.replace(BUSY, debug=True), n_envs=3)

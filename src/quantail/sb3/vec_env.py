@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env.base_vec_env import (
 
 from quantail.errors import ConfigError
 from quantail.sim.gym_env import episode_summary
+from quantail.sim.random import env_seeds
 from quantail.sim.rewards import check_gamma
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import EPISODE, RECORD, StepBuffers
@@ -60,6 +61,13 @@ class MarketVecEnv(VecEnv):
     def sample_weight(self) -> Float32Array:
         """[N] weights of the rows of the latest step; 0 for a row that must not be credited."""
         return self.sim.out.sample_weight
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Give each env a seed of its own, made of ``seed``, for the next reset."""
+        first = super().seed(seed)[0]
+        assert first is not None, "the base class draws a seed where none is given"
+        self._seeds = list(env_seeds(first, self.num_envs))
+        return self._seeds
 
     def reset(self) -> Float32Array:
         """Begin episodes in all envs, with the seeds given by ``seed`` if any."""

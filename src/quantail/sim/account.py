@@ -160,10 +160,12 @@ def entry_price_nb(units: float, entry: float, trade: float, price: float) -> fl
 
     entry' = entry + (price - entry) · clip(trade / (units + trade), 0, 1): a growing position
     averages, a shrinking one keeps its price (share below 0), a new or turned one takes ``price``
-    (share 1 or more). No branch, as the side of a trade is a coin flip to the processor.
+    (share 1 or more); no trade keeps it. No branch, as the side of a trade is a coin flip to the
+    processor.
     """
     share = trade / (units + trade)
-    return entry + (price - entry) * min(1.0, max(0.0, share))
+    moved = entry + (price - entry) * min(1.0, max(0.0, share))
+    return moved if trade != 0.0 else entry
 
 
 @helper
@@ -171,7 +173,6 @@ def is_ruined_nb(
     cash: float, units: float, price: float, maintenance_margin: float, least_equity: float
 ) -> bool:
     """Return whether the account must be closed at ``price``."""
-    equity = cash + units * price
-    if equity <= least_equity:
-        return True
-    return units != 0.0 and equity <= maintenance_margin * abs(units * price)
+    held = units * price
+    equity = cash + held
+    return (equity <= least_equity) | ((units != 0.0) & (equity <= maintenance_margin * abs(held)))

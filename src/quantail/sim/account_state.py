@@ -42,7 +42,7 @@ def account_state_nb(
     """
     share = units / equity if equity > 0.0 else 0.0
     return (
-        share * price / max_leverage,
+        share * price * (1.0 / max_leverage),  # one division for all accounts
         share * (price - entry),
         drawdown,
         since_trade / (since_trade + TRADE_MEMORY),

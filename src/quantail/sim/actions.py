@@ -67,6 +67,14 @@ def level_table(actions: ContinuousActions | DiscreteActions) -> FloatArray:
 @loop
 def first_bad_action_nb(actions: FloatArray, n_levels: int, may_clip: bool) -> int:
     """Return the first env whose action is no element of the space, -1 when all are."""
+    n_inside = 0
+    for i in range(actions.shape[0]):  # counts without a branch; mostly this is all there is to do
+        if n_levels > 0:
+            n_inside += (actions[i] >= 0.0) & (actions[i] < n_levels)
+        else:
+            n_inside += abs(actions[i]) <= 1.0
+    if n_inside == actions.shape[0]:
+        return -1
     for i in range(actions.shape[0]):
         action = actions[i]
         if n_levels > 0:

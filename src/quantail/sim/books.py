@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quantail.sim.account import entry_price_nb, is_ruined_nb
+from quantail.sim.account import entry_price_nb
 from quantail.sim.compiled import helper
 from quantail.sim.parameters import Parameters
-from quantail.sim.state import BANKRUPT, LIQUIDATED, NOT_ENDED
+from quantail.sim.state import BANKRUPT, LIQUIDATED
 
 
 class Account(NamedTuple):
@@ -62,11 +62,10 @@ class Move(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """What a step did to an account."""
+    """What a step does to an account that is not ruined in it."""
 
     account: Account
     entries: Entries
-    ended: int
     position_at_fill: float
     """NaN without a fill."""
 
@@ -143,23 +142,14 @@ def move_price_nb(e: Entries, units: float, change: float) -> Entries:
 def advance_nb(before: Account, venue: Venue, move: Move, trade: float, par: Parameters) -> Passage:
     """Take one account from the close of its bar to the close of the next one.
 
-    Order of events: the price goes to the fill price; a ruined account is closed there, else
-    ``trade`` is filled; holding is charged; the price goes to the close; a ruined account is closed
-    there.
+    Order of events: the price goes to the fill price; ``trade`` is filled; holding is charged; the
+    price goes to the close. No condition branches, so that the loop over accounts is compiled to
+    vector instructions; those few that are ruined on the way are closed by :func:`liquidate_nb`.
     """
-    margin, least = par.maintenance_margin, par.least_equity
-    a = before
     e = Entries(before.units * (move.fill - move.mark), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    if is_ruined_nb(a.cash, a.units, move.fill, margin, least):
-        a, e, ended = liquidate_nb(a, e, venue, move.fill, par)
-        return Passage(a, e, ended, np.nan)
-    position = np.nan
-    if trade != 0.0:
-        a, e = execute_nb(a, e, venue, trade, move.fill)
-        position = a.units * move.fill / (a.cash + a.units * move.fill)
+    a, e = execute_nb(before, e, venue, trade, move.fill)
+    held = a.units * move.fill
+    position = held / (a.cash + held)
     a, e = carry_nb(a, e, move, before, par)
     e = move_price_nb(e, a.units, move.close - move.fill)
-    ended = NOT_ENDED
-    if is_ruined_nb(a.cash, a.units, move.close, margin, least):
-        a, e, ended = liquidate_nb(a, e, venue, move.close, par)
-    return Passage(a, e, ended, position)
+    return Passage(a, e, position if trade != 0.0 else np.nan)

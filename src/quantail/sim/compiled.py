@@ -2,8 +2,7 @@
 
 ``helper`` functions are compiled into the ``kernel`` functions that call them; only kernels are
 called from Python and cached. Compiled names end in ``_nb``. A helper that is called once per
-account takes and returns numbers alone, in named tuples: passing an array costs two atomic
-reference counts, more than the arithmetic of most helpers. Functions that take arrays loop over all
+account takes and returns numbers alone, in named tuples; functions that take arrays loop over
 accounts.
 """
 
@@ -11,23 +10,26 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numba
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _njit: Any = numba.njit  # its dispatcher types hide the function's own signature
+# Kernels allocate nothing, so they count no references either: passing an array from function to
+# function would else cost two atomic operations, which in a small step added up to a third.
+_EXACT: Final = {"error_model": "numpy", "fastmath": False, "_nrt": False}
 
 
 def helper(function: _F) -> _F:
     """Compile ``function`` as a part of the kernels that call it."""
-    compiled: _F = _njit(error_model="numpy", fastmath=False, forceinline=True)(function)
+    compiled: _F = _njit(**_EXACT, forceinline=True)(function)
     return compiled
 
 
 def loop(function: _F) -> _F:
-    """Compile a part of a kernel that loops over all accounts or is called rarely."""
-    compiled: _F = _njit(error_model="numpy", fastmath=False)(function)
+    """Compile a part of a kernel that loops over accounts or is called rarely."""
+    compiled: _F = _njit(**_EXACT)(function)
     return compiled
 
 
@@ -38,7 +40,7 @@ def kernel(function: _F) -> _F:
     it; so the stamp of a cache entry is widened to all sources of the simulator. Without this an
     edited helper would leave the old machine code in use.
     """
-    dispatcher = _njit(error_model="numpy", fastmath=False, cache=True)(function)
+    dispatcher = _njit(**_EXACT, cache=True)(function)
     entry = dispatcher._cache._cache_file
     entry._source_stamp = (entry._source_stamp, _sources_digest())
     compiled: _F = dispatcher

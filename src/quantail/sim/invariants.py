@@ -51,7 +51,8 @@ def _refuse(broken: BoolArray, rule: str, state: SimState, out: StepBuffers) -> 
     env = int(np.flatnonzero(broken)[0])
     terms = zip(RECORD, out.record[env], strict=True)
     books = ", ".join(f"{name} {value:.12g}" for name, value in terms)
+    steps = int(state.totals[ALL_STEPS]) // len(state.streams)
     raise AccountingError(
-        f"{rule}: env {env}, step {state.counts[env, ALL_STEPS]}, {int(broken.sum())} env(s) in "
+        f"{rule}: env {env}, step {steps}, {int(broken.sum())} env(s) in "
         f"all; {books}. This is a fault of the simulator; please report it with these numbers."
     )

@@ -1,268 +1,376 @@
-"""The compiled step over all accounts: arrive, order, trade, score, observe.
+"""The compiled step over all accounts: arrive, order, trade, score, observe, finish.
 
-Each stage is one loop over the accounts; what a stage finds out for the next one stands in the
-``draft``, one row per quantity, so that the arithmetic of order sizes runs on vectors.
+A block of ``LINE`` accounts goes through all stages before the next one; account ``j`` of a block
+is env ``first + j``. ``values``, ``counts`` and ``record`` of a block hold one line per quantity,
+so that the cash of account ``j`` is at ``CASH + j``; what a stage finds out for the next one stands
+in the ``draft`` in the same way. Lines lie a constant distance apart: that is how the compiler
+knows that they do not overlap and turns a loop into vector instructions, provided that it has no
+branch but selects values. What is rare (a ruin, an order under way, the end of an episode) has a
+loop of its own.
+
+An account that rests stands still: no move of the price, no order, no holding cost, no reward.
 """
-
-from typing import Final
 
 import numpy as np
 
 from quantail.sim import market_rows as of
 from quantail.sim import state as at
-from quantail.sim.account import trade_units_nb
+from quantail.sim.account import is_ruined_nb, trade_units_nb
 from quantail.sim.actions import first_bad_action_nb, target_nb
-from quantail.sim.books import Account, Move, Venue, advance_nb
+from quantail.sim.books import Account, Entries, Move, Venue, advance_nb, liquidate_nb
 from quantail.sim.compiled import kernel, loop
-from quantail.sim.episode_kernels import begin_nb, finish_all_nb, observe_nb
+from quantail.sim.draft import (
+    D_BLOCKED,
+    D_CASH,
+    D_CLOSE,
+    D_COSTS,
+    D_DRAWDOWN_BEFORE,
+    D_DUE,
+    D_FEE,
+    D_FETCHED,
+    D_FILL,
+    D_FUNDING,
+    D_HALF_SPREAD,
+    D_IMPACT,
+    D_LIMITED,
+    D_MAX_UNITS,
+    D_REWARD,
+    D_RUIN,
+    D_RUNNING,
+    D_TRADE,
+    D_UNITS,
+    D_YEARS,
+    NO_RUIN,
+    RUIN_AT_CLOSE,
+    RUIN_AT_FILL,
+)  # fmt: skip
+from quantail.sim.episode_kernels import begin_nb, finish_nb, observe_nb
 from quantail.sim.parameters import unpack_nb
 from quantail.sim.random import SeedArray
 from quantail.sim.rewards import Outcome, reward_nb
+from quantail.sim.state import LINE
 from quantail.sim.stress import gap_factor_nb, next_row_nb
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
-# rows of the draft [15, N + 8]
-D_FILL: Final = 0
-D_CLOSE: Final = 1
-D_FUNDING: Final = 2
-D_YEARS: Final = 3
-D_BAR: Final = 4  # row of the bar of the fill
-D_DUE: Final = 5  # target of the order that fills in this step, NaN without one
-D_HALF_SPREAD: Final = 6
-D_IMPACT: Final = 7
-D_MAX_UNITS: Final = 8
-D_CASH: Final = 9
-D_UNITS: Final = 10
-D_TRADE: Final = 11  # units traded
-D_LIMITED: Final = 12
-D_FEE: Final = 13
-D_FETCHED: Final = 14
-N_DRAFT: Final = 15
-DRAFT_PADDING: Final = 8
-"""Rows a power of two apart would fall onto the same places of the cache."""
-
 
 @loop
-def arrive_all_nb(
-    values: FloatArray, counts: IntArray, streams: SeedArray, market: FloatArray,
-    features: Float32Array, p: FloatArray, draft: FloatArray,
+def arrive_nb(
+    first: int, n: int, values: FloatArray, counts: IntArray, streams: SeedArray,
+    market: FloatArray, features: Float32Array, p: FloatArray, draft: FloatArray,
 ) -> None:  # fmt: skip
     """Move every running account to its next bar; draft the prices and rates on the way there."""
     par = unpack_nb(p)
-    has_features = features.shape[1] > 0
-    for i in range(values.shape[0]):
-        if counts[i, at.STATUS] != at.RUNNING:
-            continue
-        row = counts[i, at.ROW]
-        arrival = row + 1
+    fetch_nb(n, counts, market, features, draft)
+    for j in range(n):
+        i = first + j
+        row, mark = counts[at.ROW + j], values[at.MARK + j]
+        runs = counts[at.STATUS + j] == at.RUNNING
+        arrival = row + 1 if runs else row
         fill, close = market[arrival, of.FILL], market[arrival, of.CLOSE]
         funding, years = market[arrival, of.FUNDING], market[arrival, of.YEARS]
-        if par.stress > 0.0:
+        if not runs:
+            fill, close, funding, years = mark, mark, 0.0, 0.0
+        elif par.stress > 0.0:
             stream, arrival = next_row_nb(
-                streams[i], row, counts[i, at.LAST_ROW], par.missing_probability
+                streams[i], row, counts[at.LAST_ROW + j], par.missing_probability
             )
             stream, jump = gap_factor_nb(stream, par.gap_probability, par.gap_size)
             streams[i] = stream
-            level, power = jump * values[i, at.MARK], values[i, at.VOLATILITY_SCALE]
+            level, power = jump * mark, values[at.VOLATILITY_SCALE + j]
             known = market[row, of.CLOSE]
             fill = level * (market[arrival, of.FILL] / known) ** power
             close = level * (market[arrival, of.CLOSE] / known) ** power
             for missed in range(row + 2, arrival + 1):  # holding is charged over missing bars too
                 funding += market[missed, of.FUNDING]
                 years += market[missed, of.YEARS]
-        counts[i, at.ROW] = arrival
-        bar, scale = arrival, par.cost_scale * values[i, at.COST_SCALE]
+        counts[at.ROW + j] = arrival
+        bar, scale = arrival, par.cost_scale * values[at.COST_SCALE + j]
         if par.fill_at_mark > 0.0:
-            bar, fill = row, values[i, at.MARK]
-        draft[D_FILL, i] = fill
-        draft[D_CLOSE, i] = close
-        draft[D_FUNDING, i] = funding
-        draft[D_YEARS, i] = years
-        draft[D_BAR, i] = bar
-        draft[D_FEE, i] = par.fee * scale
-        draft[D_HALF_SPREAD, i] = market[bar, of.HALF_SPREAD] * scale
-        draft[D_IMPACT, i] = market[bar, of.IMPACT] * scale
-        draft[D_MAX_UNITS, i] = market[bar, of.MAX_UNITS]
-        draft[D_CASH, i] = values[i, at.CASH]
-        draft[D_UNITS, i] = values[i, at.UNITS]
-        if has_features:  # fetches the row into the cache, many at once in this short loop
-            draft[D_FETCHED, i] = features[arrival, 0]
+            bar, fill = row, mark
+        draft[D_RUNNING + j] = runs
+        draft[D_FILL + j] = fill
+        draft[D_CLOSE + j] = close
+        draft[D_FUNDING + j] = funding
+        draft[D_YEARS + j] = years
+        draft[D_FEE + j] = par.fee * scale
+        draft[D_HALF_SPREAD + j] = market[bar, of.HALF_SPREAD] * scale
+        draft[D_IMPACT + j] = market[bar, of.IMPACT] * scale
+        draft[D_MAX_UNITS + j] = market[bar, of.MAX_UNITS]
+        draft[D_BLOCKED + j] = market[bar, of.BLOCKED]
 
 
 @loop
-def order_all_nb(
-    actions: FloatArray, levels: FloatArray, counts: IntArray, pending: FloatArray,
-    market: FloatArray, p: FloatArray, draft: FloatArray, record: FloatArray,
+def fetch_nb(
+    n: int, counts: IntArray, market: FloatArray, features: Float32Array, draft: FloatArray
+) -> None:
+    """Touch the next bar of every account, so that the cache loads many at once in a short loop."""
+    last, has_features = market.shape[0] - 1, features.shape[1] > 0
+    for j in range(n):
+        following = min(counts[at.ROW + j] + 1, last)
+        seen = features[following, 0] if has_features else 0.0
+        draft[D_FETCHED + j] = market[following, of.FILL] + seen
+
+
+@loop
+def order_nb(
+    first: int, n: int, actions: FloatArray, levels: FloatArray, counts: IntArray,
+    pending: FloatArray, totals: IntArray, p: FloatArray, draft: FloatArray, record: FloatArray,
     sample_weight: Float32Array,
 ) -> None:  # fmt: skip
     """Turn actions into the orders that fill in this step, and begin the record."""
     par = unpack_nb(p)
+    n_clipped, n_blocked = 0, 0
+    if levels.shape[0] > 0:
+        for j in range(n):
+            draft[D_DUE + j] = levels[int(actions[first + j])]
+    else:
+        for j in range(n):
+            draft[D_DUE + j], clipped = target_nb(actions[first + j], par.long_only > 0.0)
+            n_clipped += clipped & (draft[D_RUNNING + j] > 0.0)
+    for j in range(n):
+        i = first + j
+        runs = draft[D_RUNNING + j] > 0.0
+        blocked = runs & (draft[D_BLOCKED + j] > 0.0)
+        stands = (not runs) | (blocked & (par.block > 0.0))
+        order = par.max_leverage * draft[D_DUE + j]
+        counts[at.BLOCKED_STEPS + j] += blocked
+        n_blocked += blocked
+        record[at.R_REQUESTED + j] = order if runs else np.nan
+        record[at.R_BLOCKED + j] = 1.0 if blocked else 0.0
+        draft[D_DUE + j] = np.nan if stands else order
+        sample_weight[i] = 0.0 if stands else 1.0
+    totals[at.ALL_STEPS] += n
+    totals[at.ALL_CLIPPED] += n_clipped
+    totals[at.ALL_BLOCKED] += n_blocked
+    if pending.shape[1] > 0:
+        delay_nb(first, n, counts, pending, p, draft)
+
+
+@loop
+def delay_nb(
+    first: int, n: int, counts: IntArray, pending: FloatArray, p: FloatArray, draft: FloatArray
+) -> None:
+    """Put the orders into the ring of each account; what was put in a delay ago becomes due."""
     n_pending = pending.shape[1]
-    for i in range(actions.shape[0]):
-        counts[i, at.ALL_STEPS] += 1
-        if counts[i, at.STATUS] != at.RUNNING:
-            for column in range(record.shape[1]):
-                record[i, column] = 0.0
-            record[i, at.R_POSITION_AT_FILL] = np.nan
-            record[i, at.R_REQUESTED] = np.nan
-            sample_weight[i] = 0.0
+    drops = unpack_nb(p).block > 0.0
+    for j in range(n):
+        if draft[D_RUNNING + j] == 0.0:
             continue
-        if levels.shape[0] > 0:
-            order = levels[int(actions[i])]
-        else:
-            order, clipped = target_nb(actions[i], par.long_only > 0.0)
-            counts[i, at.ALL_CLIPPED] += clipped
-        order *= par.max_leverage
-        record[i, at.R_REQUESTED] = order
-        record[i, at.R_BLOCKED] = 0.0
-        sample_weight[i] = 1.0
-        if market[int(draft[D_BAR, i]), of.BLOCKED] > 0.0:
-            record[i, at.R_BLOCKED] = 1.0
-            counts[i, at.BLOCKED_STEPS] += 1
-            counts[i, at.ALL_BLOCKED] += 1
-            if par.block > 0.0:
-                order = np.nan
-                sample_weight[i] = 0.0
-                for place in range(n_pending):
-                    pending[i, place] = np.nan
-        draft[D_DUE, i] = order
-        if n_pending > 0:  # the ring gives out what was put in n_pending steps ago
-            place = counts[i, at.STEP] % n_pending
-            draft[D_DUE, i] = pending[i, place]
-            pending[i, place] = order
+        i = first + j
+        if drops and draft[D_BLOCKED + j] > 0.0:
+            for place in range(n_pending):
+                pending[i, place] = np.nan
+        place = counts[at.STEP + j] % n_pending
+        due = pending[i, place]
+        pending[i, place] = draft[D_DUE + j]
+        draft[D_DUE + j] = due
 
 
 @loop
-def size_all_nb(n_envs: int, p: FloatArray, draft: FloatArray) -> None:
-    """Draft the units that every account trades; those of resting accounts are never read."""
+def trade_nb(
+    first: int, n: int, values: FloatArray, counts: IntArray, totals: IntArray, p: FloatArray,
+    draft: FloatArray, record: FloatArray, end_reason: at.CodeArray,
+) -> None:  # fmt: skip
+    """Size, fill, carry and value every account; write its books."""
+    n_limited = 0
+    size_nb(n, values, p, draft)
+    fill_nb(n, values, p, draft, record)
+    close_ruined_nb(first, n, values, p, draft, record, end_reason)
+    for j in range(n):
+        close, units = draft[D_CLOSE + j], values[at.UNITS + j]
+        held = units * close
+        equity = values[at.CASH + j] + held
+        values[at.MARK + j] = close
+        values[at.EQUITY + j] = equity
+        at_fill = record[at.R_POSITION_AT_FILL + j]
+        traded = at_fill == at_fill  # noqa: PLR0124 - not NaN
+        runs, limited = draft[D_RUNNING + j] > 0.0, draft[D_LIMITED + j]
+        counts[at.STEP + j] += runs
+        counts[at.TRADES + j] += traded
+        counts[at.SINCE_TRADE + j] = 0 if traded else counts[at.SINCE_TRADE + j] + runs
+        n_limited += limited > 0.0
+        record[at.R_LIMITED + j] = limited
+        record[at.R_EQUITY + j] = equity
+        record[at.R_POSITION + j] = held / equity if equity > 0.0 else 0.0
+        record[at.R_ROW + j] = counts[at.ROW + j]
+    totals[at.ALL_LIMITED] += n_limited
+
+
+@loop
+def size_nb(n: int, values: FloatArray, p: FloatArray, draft: FloatArray) -> None:
+    """Draft the units that every account trades."""
     par = unpack_nb(p)
-    for i in range(n_envs):
+    for j in range(n):
         trade, limited = trade_units_nb(
-            draft[D_CASH, i], draft[D_UNITS, i], draft[D_FILL, i], draft[D_DUE, i],
-            draft[D_FEE, i], draft[D_HALF_SPREAD, i], draft[D_IMPACT, i], draft[D_MAX_UNITS, i],
-            par.max_notional, par.max_turnover, par.minimum_notional, par.minimum_trade,
-            par.unit_step,
+            values[at.CASH + j], values[at.UNITS + j], draft[D_FILL + j],
+            draft[D_DUE + j], draft[D_FEE + j], draft[D_HALF_SPREAD + j], draft[D_IMPACT + j],
+            draft[D_MAX_UNITS + j], par.max_notional, par.max_turnover, par.minimum_notional,
+            par.minimum_trade, par.unit_step,
         )  # fmt: skip
-        draft[D_TRADE, i] = trade
-        draft[D_LIMITED, i] = limited
+        draft[D_TRADE + j] = trade
+        draft[D_LIMITED + j] = limited
 
 
 @loop
-def trade_all_nb(
-    values: FloatArray, counts: IntArray, p: FloatArray, draft: FloatArray, record: FloatArray,
+def fill_nb(
+    n: int, values: FloatArray, p: FloatArray, draft: FloatArray, record: FloatArray
+) -> None:
+    """Take every account to the close of the bar, and draft which ones are ruined on the way."""
+    par = unpack_nb(p)
+    for j in range(n):
+        cash, units = values[at.CASH + j], values[at.UNITS + j]
+        fill, close = draft[D_FILL + j], draft[D_CLOSE + j]
+        done = advance_nb(
+            Account(cash, units, values[at.ENTRY + j]),
+            Venue(
+                draft[D_FEE + j], draft[D_HALF_SPREAD + j], draft[D_IMPACT + j],
+                draft[D_MAX_UNITS + j],
+            ),
+            Move(values[at.MARK + j], fill, close, draft[D_FUNDING + j], draft[D_YEARS + j]),
+            draft[D_TRADE + j], par,
+        )  # fmt: skip
+        margin, least, runs = par.maintenance_margin, par.least_equity, draft[D_RUNNING + j] > 0.0
+        at_fill = runs & is_ruined_nb(cash, units, fill, margin, least)
+        at_close = runs & is_ruined_nb(done.account.cash, done.account.units, close, margin, least)
+        draft[D_RUIN + j] = RUIN_AT_FILL if at_fill else (RUIN_AT_CLOSE if at_close else NO_RUIN)
+        draft[D_CASH + j] = cash
+        draft[D_UNITS + j] = units
+        values[at.CASH + j] = done.account.cash
+        values[at.UNITS + j] = done.account.units
+        values[at.ENTRY + j] = done.account.entry
+        record[at.R_EQUITY_BEFORE + j] = values[at.EQUITY + j]
+        record[at.R_PRICE_PNL + j] = done.entries.price_pnl
+        record[at.R_FEES + j] = done.entries.fees
+        record[at.R_SPREAD + j] = done.entries.spread
+        record[at.R_SLIPPAGE + j] = done.entries.slippage
+        record[at.R_FUNDING + j] = done.entries.funding
+        record[at.R_BORROW + j] = done.entries.borrow
+        record[at.R_SHORTFALL + j] = done.entries.shortfall
+        record[at.R_TRADED + j] = done.entries.traded
+        record[at.R_POSITION_AT_FILL + j] = done.position_at_fill
+
+
+@loop
+def close_ruined_nb(
+    first: int, n: int, values: FloatArray, p: FloatArray, draft: FloatArray, record: FloatArray,
     end_reason: at.CodeArray,
 ) -> None:  # fmt: skip
-    """Fill, carry and value every running account; write its books."""
+    """Close the accounts that were ruined: at the fill instead of a trade there, or at the close.
+
+    The books of a ruin at the fill begin anew, as nothing that was drafted after it took place.
+    """
     par = unpack_nb(p)
-    for i in range(values.shape[0]):
+    for j in range(n):
+        i = first + j
         end_reason[i] = at.NOT_ENDED
-        record[i, at.R_EQUITY_BEFORE] = values[i, at.EQUITY]
-        if counts[i, at.STATUS] == at.RUNNING:
-            done = advance_nb(
-                Account(draft[D_CASH, i], draft[D_UNITS, i], values[i, at.ENTRY]),
-                Venue(
-                    draft[D_FEE, i], draft[D_HALF_SPREAD, i], draft[D_IMPACT, i],
-                    draft[D_MAX_UNITS, i],
-                ),
-                Move(
-                    values[i, at.MARK], draft[D_FILL, i], draft[D_CLOSE, i], draft[D_FUNDING, i],
-                    draft[D_YEARS, i],
-                ),
-                draft[D_TRADE, i], par,
-            )  # fmt: skip
-            values[i, at.CASH] = done.account.cash
-            values[i, at.UNITS] = done.account.units
-            values[i, at.ENTRY] = done.account.entry
-            values[i, at.MARK] = draft[D_CLOSE, i]
-            values[i, at.EQUITY] = done.account.cash + done.account.units * draft[D_CLOSE, i]
-            end_reason[i] = done.ended
-            limited = draft[D_LIMITED, i]
-            counts[i, at.ALL_LIMITED] += int(limited)
-            traded = not np.isnan(done.position_at_fill)
-            counts[i, at.TRADES] += traded
-            counts[i, at.SINCE_TRADE] = 0 if traded else counts[i, at.SINCE_TRADE] + 1
-            counts[i, at.STEP] += 1
-            record[i, at.R_PRICE_PNL] = done.entries.price_pnl
-            record[i, at.R_FEES] = done.entries.fees
-            record[i, at.R_SPREAD] = done.entries.spread
-            record[i, at.R_SLIPPAGE] = done.entries.slippage
-            record[i, at.R_FUNDING] = done.entries.funding
-            record[i, at.R_BORROW] = done.entries.borrow
-            record[i, at.R_SHORTFALL] = done.entries.shortfall
-            record[i, at.R_TRADED] = done.entries.traded
-            record[i, at.R_POSITION_AT_FILL] = done.position_at_fill
-            record[i, at.R_LIMITED] = limited
-        equity = values[i, at.EQUITY]
-        notional = values[i, at.UNITS] * values[i, at.MARK]
-        record[i, at.R_EQUITY] = equity
-        record[i, at.R_POSITION] = notional / equity if equity > 0.0 else 0.0
-        record[i, at.R_ROW] = counts[i, at.ROW]
+        if draft[D_RUIN + j] == NO_RUIN:
+            continue
+        price = draft[D_CLOSE + j]
+        a = Account(values[at.CASH + j], values[at.UNITS + j], values[at.ENTRY + j])
+        e = Entries(
+            record[at.R_PRICE_PNL + j], record[at.R_FEES + j], record[at.R_SPREAD + j],
+            record[at.R_SLIPPAGE + j], record[at.R_FUNDING + j], record[at.R_BORROW + j],
+            record[at.R_SHORTFALL + j], record[at.R_TRADED + j],
+        )  # fmt: skip
+        if draft[D_RUIN + j] == RUIN_AT_FILL:
+            price = draft[D_FILL + j]
+            a = Account(draft[D_CASH + j], draft[D_UNITS + j], 0.0)
+            moved = a.units * (price - values[at.MARK + j])
+            e = Entries(moved, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            record[at.R_POSITION_AT_FILL + j] = np.nan
+        venue = Venue(
+            draft[D_FEE + j], draft[D_HALF_SPREAD + j], draft[D_IMPACT + j], draft[D_MAX_UNITS + j]
+        )
+        a, e, end_reason[i] = liquidate_nb(a, e, venue, price, par)
+        values[at.CASH + j], values[at.UNITS + j], values[at.ENTRY + j] = a.cash, a.units, a.entry
+        record[at.R_PRICE_PNL + j] = e.price_pnl
+        record[at.R_FEES + j] = e.fees
+        record[at.R_SPREAD + j] = e.spread
+        record[at.R_SLIPPAGE + j] = e.slippage
+        record[at.R_FUNDING + j] = e.funding
+        record[at.R_BORROW + j] = e.borrow
+        record[at.R_SHORTFALL + j] = e.shortfall
+        record[at.R_TRADED + j] = e.traded
 
 
 @loop
-def score_all_nb(
-    values: FloatArray, counts: IntArray, p: FloatArray, record: FloatArray, rewards: FloatArray,
-    end_reason: at.CodeArray,
+def score_nb(
+    first: int, n: int, values: FloatArray, p: FloatArray, draft: FloatArray, record: FloatArray,
+    rewards: FloatArray, end_reason: at.CodeArray,
 ) -> None:  # fmt: skip
-    """Reward every running account, and complete the record and the episode's totals with it."""
+    """Reward every running account, and complete the record and the episode's totals."""
     par = unpack_nb(p)
-    for i in range(values.shape[0]):
-        rewards[i] = 0.0
-        if counts[i, at.STATUS] != at.RUNNING:
-            continue
-        before, equity = record[i, at.R_EQUITY_BEFORE], record[i, at.R_EQUITY]
-        costs = record[i, at.R_FEES] + record[i, at.R_SPREAD] + record[i, at.R_SLIPPAGE]
-        costs += record[i, at.R_FUNDING] + record[i, at.R_BORROW]
-        per_before = 1.0 / before
+    for j in range(n):
+        runs = draft[D_RUNNING + j] > 0.0
+        equity = record[at.R_EQUITY + j]
+        costs = record[at.R_FEES + j] + record[at.R_SPREAD + j] + record[at.R_SLIPPAGE + j]
+        costs += record[at.R_FUNDING + j] + record[at.R_BORROW + j]
+        per_before = 1.0 / record[at.R_EQUITY_BEFORE + j]
         fraction = costs * per_before
-        record[i, at.R_COST_FRACTION] = fraction if np.isfinite(fraction) else np.nan
-        peak = max(values[i, at.PEAK], equity)
-        drawdown_before, drawdown = values[i, at.DRAWDOWN], 1.0 - equity / peak
-        values[i, at.PEAK] = peak
-        values[i, at.DRAWDOWN] = drawdown
+        turnover = record[at.R_TRADED + j] * per_before if runs else 0.0
+        fraction = fraction if abs(fraction) < np.inf else np.nan
+        record[at.R_COST_FRACTION + j] = fraction if runs else 0.0
+        record[at.R_TURNOVER_PENALTY + j] = par.turnover_penalty * turnover
+        peak = max(values[at.PEAK + j], equity)
+        drawdown = 1.0 - equity / peak
+        draft[D_DRAWDOWN_BEFORE + j] = values[at.DRAWDOWN + j]
+        draft[D_COSTS + j] = costs
+        values[at.PEAK + j] = peak
+        values[at.DRAWDOWN + j] = drawdown
+        values[at.EPISODE_COSTS + j] += costs
+        values[at.EPISODE_TURNOVER + j] += turnover
+        values[at.EPISODE_DRAWDOWN + j] = max(values[at.EPISODE_DRAWDOWN + j], drawdown)
+    for j in range(n):
+        i = first + j
+        draft[D_REWARD + j] = 0.0
+        if draft[D_RUNNING + j] == 0.0:
+            continue
+        equity = record[at.R_EQUITY + j]
         outcome = Outcome(
-            before, equity if par.costs_in_reward > 0.0 else equity + costs, par.initial_equity,
-            drawdown_before, drawdown, record[i, at.R_POSITION], end_reason[i] != at.NOT_ENDED,
+            record[at.R_EQUITY_BEFORE + j],
+            equity if par.costs_in_reward > 0.0 else equity + draft[D_COSTS + j],
+            par.initial_equity, draft[D_DRAWDOWN_BEFORE + j], values[at.DRAWDOWN + j],
+            record[at.R_POSITION + j], end_reason[i] != at.NOT_ENDED,
         )  # fmt: skip
-        value, memory_0, memory_1 = reward_nb(
-            int(par.reward_code), outcome, values[i, at.MEMORY_0], values[i, at.MEMORY_1],
+        draft[D_REWARD + j], values[at.MEMORY_0 + j], values[at.MEMORY_1 + j] = reward_nb(
+            int(par.reward_code), outcome, values[at.MEMORY_0 + j], values[at.MEMORY_1 + j],
             par.reward_0, par.reward_1, par.reward_2,
         )  # fmt: skip
-        turnover = record[i, at.R_TRADED] * per_before
-        penalty = par.turnover_penalty * turnover
-        raw = value - penalty
-        rewards[i] = min(par.reward_clip, max(-par.reward_clip, raw))
-        record[i, at.R_TURNOVER_PENALTY] = penalty
-        record[i, at.R_REWARD_RAW] = raw
-        values[i, at.MEMORY_0] = memory_0
-        values[i, at.MEMORY_1] = memory_1
-        values[i, at.EPISODE_REWARD] += rewards[i]
-        values[i, at.EPISODE_COSTS] += costs
-        values[i, at.EPISODE_TURNOVER] += turnover
-        values[i, at.EPISODE_DRAWDOWN] = max(values[i, at.EPISODE_DRAWDOWN], drawdown)
+    for j in range(n):
+        i = first + j
+        raw = draft[D_REWARD + j] - record[at.R_TURNOVER_PENALTY + j]
+        reward = min(par.reward_clip, max(-par.reward_clip, raw))
+        record[at.R_REWARD_RAW + j] = raw
+        rewards[i] = reward
+        values[at.EPISODE_REWARD + j] += reward
 
 
 @kernel
 def reset_nb(
-    mask: BoolArray, values: FloatArray, counts: IntArray, streams: SeedArray, pending: FloatArray,
-    market: FloatArray, features: Float32Array, table: IntArray, weights: FloatArray, p: FloatArray,
+    mask: BoolArray, value_blocks: FloatArray, count_blocks: IntArray, streams: SeedArray,
+    pending: FloatArray, totals: IntArray, market: FloatArray, features: Float32Array,
+    table: IntArray, weights: FloatArray, p: FloatArray, draft: FloatArray,
     observation: Float32Array,
 ) -> None:  # fmt: skip
     """Start new episodes where ``mask`` says so, and write the observation of every account."""
-    for i in range(mask.shape[0]):
-        if mask[i]:
-            begin_nb(i, values, counts, streams, pending, market, table, weights, p)
-    observe_nb(0, mask.shape[0], values, counts, market, features, p, observation)
+    for block in range(value_blocks.shape[0]):
+        first = block * LINE
+        n = min(LINE, mask.shape[0] - first)
+        values, counts = value_blocks[block], count_blocks[block]
+        for j in range(n):
+            if mask[first + j]:
+                begin_nb(first, j, values, counts, streams, pending, market, table, weights, p)
+        observe_nb(first, 0, n, values, counts, market, features, p, draft, observation)
 
 
 @kernel
 def step_nb(
-    actions: FloatArray, levels: FloatArray, values: FloatArray, counts: IntArray,
-    streams: SeedArray, pending: FloatArray, market: FloatArray, features: Float32Array,
-    table: IntArray, weights: FloatArray, p: FloatArray, draft: FloatArray,
+    actions: FloatArray, levels: FloatArray, value_blocks: FloatArray, count_blocks: IntArray,
+    streams: SeedArray, pending: FloatArray, totals: IntArray, market: FloatArray,
+    features: Float32Array, table: IntArray, weights: FloatArray, p: FloatArray, draft: FloatArray,
     observation: Float32Array, final_observation: Float32Array, rewards: FloatArray,
     terminated: BoolArray, truncated: BoolArray, sample_weight: Float32Array,
-    end_reason: at.CodeArray, record: FloatArray, episode: FloatArray,
+    end_reason: at.CodeArray, record_blocks: FloatArray, episode: FloatArray,
 ) -> int:  # fmt: skip
     """Step every account once.
 
@@ -272,14 +380,19 @@ def step_nb(
     bad = first_bad_action_nb(actions, levels.shape[0], unpack_nb(p).clip_actions > 0.0)
     if bad >= 0:
         return bad
-    arrive_all_nb(values, counts, streams, market, features, p, draft)
-    order_all_nb(actions, levels, counts, pending, market, p, draft, record, sample_weight)
-    size_all_nb(actions.shape[0], p, draft)
-    trade_all_nb(values, counts, p, draft, record, end_reason)
-    score_all_nb(values, counts, p, record, rewards, end_reason)
-    observe_nb(0, actions.shape[0], values, counts, market, features, p, observation)
-    finish_all_nb(
-        values, counts, streams, pending, market, features, table, weights, p, observation,
-        final_observation, terminated, truncated, end_reason, episode,
-    )  # fmt: skip
+    for block in range(value_blocks.shape[0]):
+        first = block * LINE
+        n = min(LINE, actions.shape[0] - first)
+        values, counts, record = value_blocks[block], count_blocks[block], record_blocks[block]
+        arrive_nb(first, n, values, counts, streams, market, features, p, draft)
+        order_nb(
+            first, n, actions, levels, counts, pending, totals, p, draft, record, sample_weight
+        )
+        trade_nb(first, n, values, counts, totals, p, draft, record, end_reason)
+        score_nb(first, n, values, p, draft, record, rewards, end_reason)
+        observe_nb(first, 0, n, values, counts, market, features, p, draft, observation)
+        finish_nb(
+            first, n, values, counts, streams, pending, market, features, table, weights, p, draft,
+            observation, final_observation, terminated, truncated, end_reason, episode,
+        )  # fmt: skip
     return -1

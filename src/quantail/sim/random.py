@@ -35,26 +35,33 @@ def uniform_nb(stream: np.uint64) -> tuple[np.uint64, float]:
     return advanced, np.float64(z >> _SHIFT_11) * _TO_UNIT
 
 
+def env_seeds(seed: int, n_envs: int) -> list[int]:
+    """Return one seed for each env: env 0 has ``seed`` itself, env i a hash of ``seed`` and i.
+
+    They do not depend on ``n_envs``. ``seed + i``, as vector environments often have it, would let
+    runs with neighboring seeds share all but one of their envs.
+    """
+    mixed = [np.random.SeedSequence((seed, i)).generate_state(1, np.uint64) for i in range(n_envs)]
+    return [seed, *(int(state[0]) >> 1 for state in mixed[1:])]
+
+
 def seed_streams(seed: int | Sequence[int], n_envs: int) -> SeedArray:
     """Return the first states of ``n_envs`` streams, [N].
 
     Args:
-        seed: A whole number, env i then uses ``seed + i`` as gymnasium's vector environments do; or
-            one number for each env.
+        seed: A whole number, which :func:`env_seeds` makes one for each env of; or these numbers.
         n_envs: Number of streams.
     """
-    if isinstance(seed, int | np.integer):
-        seeds = [int(seed) + i for i in range(n_envs)]
-    else:
-        seeds = [int(value) for value in seed]
+    given = (seed,) if isinstance(seed, int | np.integer) else seed
+    if any(value < 0 for value in given):
+        raise ConfigError(
+            f"seed must be at least 0; was {min(given)}. Give whole numbers from 0 on."
+        )
+    seeds = env_seeds(int(seed), n_envs) if isinstance(seed, int | np.integer) else list(given)
     if len(seeds) != n_envs:
         raise ConfigError(
             f"seed must be one number or {n_envs} numbers, one for each env; "
             f"{len(seeds)} were given. Give as many seeds as envs."
-        )
-    if any(value < 0 for value in seeds):
-        raise ConfigError(
-            f"seed must be at least 0; was {min(seeds)}. Give whole numbers from 0 on."
         )
     # SeedSequence spreads neighboring seeds over the whole range, so that streams do not overlap.
     return np.array(

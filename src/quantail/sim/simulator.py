@@ -13,23 +13,20 @@ from quantail.market.bars import Bars
 from quantail.sim.account_state import N_ACCOUNT_STATE
 from quantail.sim.actions import ContinuousActions, DiscreteActions, level_table
 from quantail.sim.config import SimConfig
+from quantail.sim.draft import allocate_draft
 from quantail.sim.episodes import EpisodeConfig, Windows
 from quantail.sim.invariants import check_books
-from quantail.sim.kernels import DRAFT_PADDING, N_DRAFT, reset_nb, step_nb
+from quantail.sim.kernels import reset_nb, step_nb
 from quantail.sim.market_rows import FUNDING, MarketRows, prepare_market
 from quantail.sim.parameters import COST_SCALE, pack
 from quantail.sim.random import seed_streams
 from quantail.sim.state import (
-    ALL_BLOCKED,
-    ALL_CLIPPED,
-    ALL_LIMITED,
-    ALL_STEPS,
     AUTORESET_MODES,
     EQUITY,
     MARK,
     RESTART,
     ROW,
-    STATUS,
+    TOTALS,
     UNITS,
     SimState,
     StepBuffers,
@@ -51,7 +48,7 @@ class MarketSim:
             of all symbols by default.
         config: Account, costs, reward, episodes and the rest.
         n_envs: Number of accounts.
-        seed: A whole number (env i uses seed + i) or one for each env.
+        seed: A whole number, of which each env gets a seed of its own, or one for each env.
         autoreset: What happens when an episode ends: a new one begins in the same step, or in the
             next one, or (``disabled``) the account rests until :meth:`reset`.
     """
@@ -81,12 +78,14 @@ class MarketSim:
         self._parameters = pack(config, autoreset)
         self._levels = level_table(config.actions)
         self._actions = np.zeros(n_envs)
+        self._action_kinds = "iu" if len(self._levels) else "fiu"
         # What the kernel always gets; looking it up anew would take a tenth of a small step.
+        self._own_buffers = self.out.arrays()
         state, market = self.state, self.market
         self._fixed = (
-            self._levels, state.values, state.counts, state.streams, state.pending, market.rows,
-            market.features, market.table, market.weights, self._parameters,
-            np.zeros((N_DRAFT, n_envs + DRAFT_PADDING)),
+            self._levels, state.value_blocks, state.count_blocks, state.streams, state.pending,
+            state.totals, market.rows, market.features, market.table, market.weights,
+            self._parameters, allocate_draft(),
         )  # fmt: skip
         self.reset(seed)
 
@@ -176,11 +175,7 @@ class MarketSim:
         if seed is not None:
             fresh = seed_streams(seed, self.n_envs)
             self.state.streams[chosen] = fresh[chosen]
-        state, market = self.state, self.market
-        reset_nb(
-            chosen, state.values, state.counts, state.streams, state.pending, market.rows,
-            market.features, market.table, market.weights, self._parameters, self.out.observation,
-        )  # fmt: skip
+        reset_nb(chosen, *self._fixed[1:], self.out.observation)
         return self.out.observation
 
     def restart(self, mask: BoolArray) -> None:
@@ -189,7 +184,7 @@ class MarketSim:
         That step is no transition: it gives reward 0, ``truncated`` with the last observation of
         the old episode, and sample weight 0, so nothing is learned from it.
         """
-        self.state.counts[self._mask(mask), STATUS] = RESTART
+        self.state.set_status(self._mask(mask), RESTART)
 
     def step(self, actions: NDArray[Any], out: StepBuffers | None = None) -> StepBuffers:
         """Step every account once.
@@ -202,13 +197,10 @@ class MarketSim:
             ConfigError: For actions of a wrong shape or outside the space; nothing then changed.
             AccountingError: In debug mode, when the books of an account do not balance.
         """
-        out = self.out if out is None else out
         self._read_actions(actions)
-        bad = step_nb(
-            self._actions, *self._fixed, out.observation, out.final_observation, out.reward,
-            out.terminated, out.truncated, out.sample_weight, out.end_reason, out.record,
-            out.episode,
-        )  # fmt: skip
+        buffers = self._own_buffers if out is None else out.arrays()
+        out = self.out if out is None else out
+        bad = step_nb(self._actions, *self._fixed, *buffers)
         if bad >= 0:
             raise ConfigError(self._outside(bad))
         if self.config.debug:
@@ -216,18 +208,18 @@ class MarketSim:
         return out
 
     def _read_actions(self, actions: NDArray[Any]) -> None:
-        given = np.asarray(actions)
-        column = given.ndim == 2 and given.shape[1] == 1
-        if len(given.shape) != 1 + column or given.shape[0] != self.n_envs:
+        given, n = np.asarray(actions), self.n_envs
+        if given.shape == (n, 1):
+            given = given[:, 0]
+        elif given.shape != (n,):
             raise ConfigError(
-                f"actions must have shape [{self.n_envs}] or [{self.n_envs}, 1], one for each env; "
-                f"was {list(given.shape)}."
+                f"actions must have shape [{n}] or [{n}, 1], one for each env; was "
+                f"{list(given.shape)}."
             )
-        allowed = "iu" if len(self._levels) else "fiu"
-        if given.dtype.kind not in allowed:
+        if given.dtype.kind not in self._action_kinds:
             kind = "whole numbers" if len(self._levels) else "numbers"
             raise ConfigError(f"actions must be {kind}; were of type {given.dtype}.")
-        self._actions[:] = given[:, 0] if column else given
+        self._actions[:] = given
 
     def _outside(self, env: int) -> str:
         value = float(self._actions[env])
@@ -260,32 +252,31 @@ class MarketSim:
         masks = np.ones((self.n_envs, actions.n_actions), np.bool_)
         if self.config.no_trade.policy == "ignore":
             return masks
-        held = np.flatnonzero(self.market.foreseen_block[self.state.counts[:, ROW]])
+        held = np.flatnonzero(self.market.foreseen_block[self.state.count(ROW)])
         masks[held] = False
         if actions.hold:
             masks[held, -1] = True
         else:
-            v = self.state.values[held]
-            position = v[:, UNITS] * v[:, MARK] / (v[:, EQUITY] * self.config.account.max_leverage)
+            units, mark, equity = (self.state.value(line)[held] for line in (UNITS, MARK, EQUITY))
+            position = units * mark / (equity * self.config.account.max_leverage)
             distance = np.abs(np.array(actions.levels) - position[:, None])
             masks[held, distance.argmin(axis=1)] = True
         return masks
 
     def counters(self) -> dict[str, int]:
         """Return how often, over the life of all envs, something was not done as asked."""
-        columns = {"steps": ALL_STEPS, "clipped_actions": ALL_CLIPPED, "blocked": ALL_BLOCKED,
-                   "limited_trades": ALL_LIMITED}  # fmt: skip
-        return {name: int(self.state.counts[:, c].sum()) for name, c in columns.items()}
+        return dict(zip(TOTALS, self.state.totals.tolist(), strict=True))
 
     def get_state(self) -> dict[str, NDArray[Any]]:
         """Return a copy of everything that decides how the envs go on."""
         state = self.state
         return {
             "layout": self._layout(),
-            "values": state.values.copy(),
-            "counts": state.counts.copy(),
+            "values": state.value_blocks.copy(),
+            "counts": state.count_blocks.copy(),
             "streams": state.streams.copy(),
             "pending": state.pending.copy(),
+            "totals": state.totals.copy(),
             "cost_scale": np.array(self.cost_scale),
         }
 
@@ -296,7 +287,7 @@ class MarketSim:
             DataError: When the state was taken from another number of envs, features, bars,
                 symbols, or another delay.
         """
-        arrays = ("values", "counts", "streams", "pending")
+        arrays = ("values", "counts", "streams", "pending", "totals")
         names = ("layout", *arrays, "cost_scale")
         missing = [name for name in names if name not in saved]
         if missing:
@@ -310,8 +301,12 @@ class MarketSim:
                     f"saved state has {was} {name}; this simulator has {now}. Build the simulator "
                     "with the data and configuration of the saved one."
                 )
-        for name in arrays:
-            getattr(self.state, name)[...] = saved[name]
+        state = self.state
+        targets = (
+            state.value_blocks, state.count_blocks, state.streams, state.pending, state.totals
+        )  # fmt: skip
+        for name, target in zip(arrays, targets, strict=True):
+            target[...] = saved[name]
         self.set_cost_scale(float(saved["cost_scale"]))
         return self.reset(mask=np.zeros(self.n_envs, np.bool_))
 

@@ -1,52 +1,56 @@
 """Where every number of an account lives.
 
-An account is one row of each array: [N, columns]. A step touches every column of an account, so a
-row (two cache lines) is what the kernel loads; one array per column would spread the same step over
-some fifty places that lie a power of two apart and evict one another from the cache.
+The kernel takes accounts in blocks of ``LINE``. A block of an array holds one line per column, with
+the accounts side by side, so that arithmetic runs on vectors, and lies in one piece, so that it
+stays in the fastest cache while the block goes through a step. The constants below say where the
+line of a quantity begins in a block; Python reads it with ``value``, ``count`` and ``column``.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quantail.types import BoolArray, Float32Array, FloatArray, IntArray
 
-# --- the account's numbers: columns of SimState.values [N, 16] ------------------------------------
-CASH: Final = 0
-UNITS: Final = 1
-MARK: Final = 2  # price at which the account is valued: the latest close it has seen
-EQUITY: Final = 3
-PEAK: Final = 4
-ENTRY: Final = 5  # average price at which the open position was built, without costs
-MEMORY_0: Final = 6  # what a reward carries from step to step
-MEMORY_1: Final = 7
-COST_SCALE: Final = 8  # stress of this episode
-VOLATILITY_SCALE: Final = 9
-EPISODE_REWARD: Final = 10
-EPISODE_COSTS: Final = 11
-EPISODE_TURNOVER: Final = 12
-EPISODE_DRAWDOWN: Final = 13
-DRAWDOWN: Final = 14
-N_VALUES: Final = 16
+LINE: Final = 128
+"""Accounts of a block."""
 
-# --- the account's counts: columns of SimState.counts [N, 16] -------------------------------------
-ROW: Final = 0  # the bar that has just closed
-LAST_ROW: Final = 1  # the episode's data end here
-STEP: Final = 2
-LENGTH: Final = 3
-SINCE_TRADE: Final = 4
-STATUS: Final = 5
-SYMBOL: Final = 6
-TRADES: Final = 7
-BLOCKED_STEPS: Final = 8
-EPISODES: Final = 9
-ALL_STEPS: Final = 10
-ALL_CLIPPED: Final = 11  # actions outside the space, over the life of the account
-ALL_BLOCKED: Final = 12
-ALL_LIMITED: Final = 13
-N_COUNTS: Final = 16
+# --- the account's numbers: where their lines begin in a block of value_blocks --------------------
+CASH: Final = 0 * LINE
+UNITS: Final = 1 * LINE
+MARK: Final = 2 * LINE  # price at which the account is valued: the latest close it has seen
+EQUITY: Final = 3 * LINE
+PEAK: Final = 4 * LINE
+ENTRY: Final = 5 * LINE  # average price at which the open position was built, without costs
+MEMORY_0: Final = 6 * LINE  # what a reward carries from step to step
+MEMORY_1: Final = 7 * LINE
+COST_SCALE: Final = 8 * LINE  # stress of this episode
+VOLATILITY_SCALE: Final = 9 * LINE
+EPISODE_REWARD: Final = 10 * LINE
+EPISODE_COSTS: Final = 11 * LINE
+EPISODE_TURNOVER: Final = 12 * LINE
+EPISODE_DRAWDOWN: Final = 13 * LINE
+DRAWDOWN: Final = 14 * LINE
+N_VALUES: Final = 15 * LINE
+
+# --- the account's counts: where their lines begin in a block of count_blocks ---------------------
+ROW: Final = 0 * LINE  # the bar that has just closed
+LAST_ROW: Final = 1 * LINE  # the episode's data end here
+STEP: Final = 2 * LINE
+LENGTH: Final = 3 * LINE
+SINCE_TRADE: Final = 4 * LINE
+STATUS: Final = 5 * LINE
+SYMBOL: Final = 6 * LINE
+TRADES: Final = 7 * LINE
+BLOCKED_STEPS: Final = 8 * LINE
+EPISODES: Final = 9 * LINE
+N_COUNTS: Final = 10 * LINE
+
+# --- totals over the lives of all accounts: places in SimState.totals -----------------------------
+TOTALS: Final = ("steps", "clipped_actions", "blocked", "limited_trades")
+ALL_STEPS, ALL_CLIPPED, ALL_BLOCKED, ALL_LIMITED = range(len(TOTALS))
 
 # --- status of an account ------------------------------------------------------------------------
 RUNNING: Final = 0
@@ -69,7 +73,7 @@ AUTORESET_SAME_STEP: Final = 1
 AUTORESET_NEXT_STEP: Final = 2
 AUTORESET_MODES: Final = ("disabled", "same_step", "next_step")
 
-# --- the record of a step: columns of StepBuffers.record [N, 19] ----------------------------------
+# --- the record of a step: columns of StepBuffers.record [N, 19]; R_ says where a line begins -----
 RECORD: Final = (
     "equity_before",
     "equity",
@@ -95,7 +99,7 @@ RECORD: Final = (
     R_EQUITY_BEFORE, R_EQUITY, R_PRICE_PNL, R_FEES, R_SPREAD, R_SLIPPAGE, R_FUNDING, R_BORROW,
     R_SHORTFALL, R_POSITION, R_POSITION_AT_FILL, R_REQUESTED, R_TRADED, R_COST_FRACTION,
     R_TURNOVER_PENALTY, R_REWARD_RAW, R_ROW, R_BLOCKED, R_LIMITED,
-) = range(len(RECORD))  # fmt: skip
+) = range(0, len(RECORD) * LINE, LINE)  # fmt: skip
 
 # --- the summary of a finished episode: columns of StepBuffers.episode [N, 9] ---------------------
 EPISODE: Final = (
@@ -104,35 +108,69 @@ EPISODE: Final = (
 )  # fmt: skip
 
 CodeArray = NDArray[np.int8]
+_Number = TypeVar("_Number", np.float64, np.int64)
+
+
+def line_of(blocks: NDArray[_Number], line: int, n_envs: int) -> NDArray[_Number]:
+    """Return the line that begins at ``line`` in each block, for all accounts, [N], in a copy."""
+    return blocks[:, line : line + LINE].flatten()[:n_envs]
+
+
+def to_rows(blocks: NDArray[_Number], n_envs: int) -> NDArray[_Number]:
+    """Return blocks [B, columns · LINE] as one row per account, [N, columns], in a copy."""
+    by_line = blocks.reshape(len(blocks), -1, LINE)
+    return np.ascontiguousarray(by_line.transpose(0, 2, 1)).reshape(-1, by_line.shape[1])[:n_envs]
+
+
+def n_blocks(n_envs: int) -> int:
+    """Return how many blocks hold ``n_envs`` accounts; the last one need not be full."""
+    return -(-n_envs // LINE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimState:
     """Everything that decides how N accounts go on; the arrays are updated in place."""
 
-    values: FloatArray
-    """[N, 16] money, prices, reward memory, episode totals."""
-    counts: IntArray
-    """[N, 16] rows, steps, status, counters."""
+    value_blocks: FloatArray
+    """[B, 15 · LINE] money, prices, reward memory, episode totals."""
+    count_blocks: IntArray
+    """[B, 10 · LINE] rows, steps, status, counters of the episode."""
     streams: NDArray[np.uint64]
     """[N] random streams."""
     pending: FloatArray
     """[N, delay - 1] targets under way, NaN where there is none; a ring."""
+    totals: IntArray
+    """[4] what happened over the lives of all accounts, by the names in TOTALS."""
 
     @classmethod
     def allocate(cls, n_envs: int, n_pending: int) -> "SimState":
         """Return the state of accounts that were never started."""
         return cls(
-            values=np.zeros((n_envs, N_VALUES)),
-            counts=np.zeros((n_envs, N_COUNTS), np.int64),
+            value_blocks=np.zeros((n_blocks(n_envs), N_VALUES)),
+            count_blocks=np.zeros((n_blocks(n_envs), N_COUNTS), np.int64),
             streams=np.zeros(n_envs, np.uint64),
             pending=np.full((n_envs, n_pending), np.nan),
+            totals=np.zeros(len(TOTALS), np.int64),
         )
+
+    def value(self, line: int) -> FloatArray:
+        """Return one quantity of all accounts, [N], in a copy: ``state.value(EQUITY)``."""
+        return line_of(self.value_blocks, line, len(self.streams))
+
+    def count(self, line: int) -> IntArray:
+        """Return one count of all accounts, [N], in a copy: ``state.count(ROW)``."""
+        return line_of(self.count_blocks, line, len(self.streams))
+
+    def set_status(self, envs: BoolArray, status: int) -> None:
+        """Set the status of the accounts that ``envs`` marks, [N]."""
+        marked = np.zeros(n_blocks(len(envs)) * LINE, np.bool_)
+        marked[: len(envs)] = envs
+        self.count_blocks[:, STATUS : STATUS + LINE][marked.reshape(-1, LINE)] = status
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepBuffers:
-    """What a step writes, in arrays that the caller owns."""
+    """What a step writes, in arrays that the caller owns; make them with :meth:`allocate`."""
 
     observation: Float32Array
     """[N, O] what the agent sees next; with same-step reset, the first one of the new episode."""
@@ -148,8 +186,8 @@ class StepBuffers:
     """[N] 0 for a row that must not be credited: a blocked action, or no real transition."""
     end_reason: CodeArray
     """[N] index into END_REASONS."""
-    record: FloatArray
-    """[N, 19] the books of the step, by the names in RECORD."""
+    record_blocks: FloatArray
+    """[B, 19 · LINE] the books of the step; read them through ``record`` or ``column``."""
     episode: FloatArray
     """[N, 9] summary by the names in EPISODE; written only where an episode ended."""
 
@@ -164,10 +202,22 @@ class StepBuffers:
             final_observation=np.zeros((n_envs, observation_size), np.float32),
             sample_weight=np.ones(n_envs, np.float32),
             end_reason=np.zeros(n_envs, np.int8),
-            record=np.zeros((n_envs, len(RECORD))),
+            record_blocks=np.zeros((n_blocks(n_envs), len(RECORD) * LINE)),
             episode=np.zeros((n_envs, len(EPISODE))),
         )
 
+    @property
+    def record(self) -> FloatArray:
+        """[N, 19] the books of the step, by the names in RECORD, in a copy."""
+        return to_rows(self.record_blocks, len(self.reward))
+
     def column(self, name: str) -> FloatArray:
-        """Return one column of the record, [N], as a view."""
-        return self.record[:, RECORD.index(name)]
+        """Return one column of the record, [N], in a copy."""
+        return line_of(self.record_blocks, RECORD.index(name) * LINE, len(self.reward))
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Return the arrays in the order in which the kernel takes them."""
+        return (
+            self.observation, self.final_observation, self.reward, self.terminated, self.truncated,
+            self.sample_weight, self.end_reason, self.record_blocks, self.episode,
+        )  # fmt: skip
