@@ -141,7 +141,7 @@ def run_markets(
     for step in range(n_steps):
         moment = Moment(
             np.concatenate([sim.out.observation for sim in sims]),
-            np.concatenate([sim.state.counts[:, ROW] for sim in sims]),
+            np.concatenate([sim.state.count(ROW) for sim in sims]),
             np.full(ends[-1], step == 0),
         )
         actions, after = policy.act(moment, state)
@@ -181,7 +181,7 @@ class _Log:
     def of(sim: MarketSim) -> "_Log":
         """Start at the first bars."""
         sim.reset()
-        first = sim.state.counts[:, ROW].copy()
+        first = sim.state.count(ROW)
         last = sim.market.table[:, LAST_BAR].copy()
         shape = (int((last - first).max()), sim.n_envs)
         return _Log(
