@@ -130,6 +130,10 @@ def test_trials_count(evaluation):
 def test_an_untrained_agent_shows_no_skill(evaluation):
     assert not evaluation.verdict.evidence
     assert evaluation.verdict.sentence.startswith("No evidence of skill")
+    difference = evaluation.verdict.numbers["annual_versus_buy_and_hold"]
+    tracks = [evaluation.track(name).portfolio.net_return for name in ("agent", "buy_and_hold")]
+    expected = evaluation.periods_per_year * (tracks[0] - tracks[1]).mean()
+    assert difference == pytest.approx(expected)
 
 
 def test_it_is_saved_and_repeats_itself(evaluation, market, agent, tmp_path):

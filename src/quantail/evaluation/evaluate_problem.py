@@ -96,15 +96,7 @@ def evaluate_problem(
         )
     every = horizon(agent.gamma) if task.problem.continuing else None
     bootstrap, solution = settings.bootstrap, task.problem.solve()
-    policies: dict[str, tuple[str, ActingPolicy[Any]]] = {
-        "agent": ("Agent", AgentPolicy(agent)),
-    }
-    if settings.sampled:
-        drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
-        policies["agent_sampled"] = ("Agent, drawn actions", drawn)
-    for name, rule in task.problem.policies().items():
-        label = "Known optimum" if name == "optimal" else name.replace("_", " ").capitalize()
-        policies[name] = (label, RuleOfProblem(rule))
+    policies = known_policies(task, agent, settings)
     runs = {
         name: run_problem(task, policy, forecast_every=every)
         for name, (_, policy) in policies.items()
@@ -140,6 +132,20 @@ def evaluate_problem(
         optimum=optimum,
         notes=_notes(task, calibration),
     )
+
+
+def known_policies(
+    task: ProblemTask, agent: DistributionalPPO, settings: ProblemEvaluation
+) -> dict[str, tuple[str, ActingPolicy[Any]]]:
+    """Return labels and policies by name: the agent's, then those of the problem."""
+    policies: dict[str, tuple[str, ActingPolicy[Any]]] = {"agent": ("Agent", AgentPolicy(agent))}
+    if settings.sampled:
+        drawn = AgentPolicy(agent, deterministic=False, seed=settings.bootstrap.seed)
+        policies["agent_sampled"] = ("Agent, drawn actions", drawn)
+    for name, rule in task.problem.policies().items():
+        label = "Known optimum" if name == "optimal" else name.replace("_", " ").capitalize()
+        policies[name] = (label, RuleOfProblem(rule))
+    return policies
 
 
 def compare_runs(

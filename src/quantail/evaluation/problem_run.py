@@ -97,8 +97,7 @@ def run_problem(
     Raises:
         ConfigError: When costs are scaled or actions delayed in a problem without trading.
     """
-    trades = is_traded(task.problem)
-    if (cost_scale != 1.0 or delay) and not trades:
+    if (cost_scale != 1.0 or delay) and not is_traded(task.problem):
         raise ConfigError(
             f"problem {task.problem.kind!r} has no trading costs to scale and no orders to delay."
         )
@@ -107,16 +106,29 @@ def run_problem(
     changes: dict[str, Any] = {"episode_length": task.burn_in + task.n_steps + 1}
     endless: Problem = dataclasses.replace(task.problem, **changes)  # type: ignore[type-var]
     env = endless.build(task.n_envs, task.seed)
-    observations = env.reset()
     if isinstance(env, TradingProblem):
         env.set_cost_scale(cost_scale)
+    run = _run_steps(task, env, policy, delay, forecast_every)
+    rate = task.problem.cost if isinstance(task.problem, _PROPORTIONAL) else np.nan
+    return dataclasses.replace(run, fee=cost_scale * rate * run.turnover)
+
+
+def _run_steps(
+    task: ProblemTask,
+    env: VectorProblem,
+    policy: ActingPolicy[StateT],
+    delay: int,
+    forecast_every: int | None,
+) -> ProblemRun:
+    """Step through burn-in and what counts; fees are left unknown."""
     shape = (task.n_steps, task.n_envs)
     rewards = np.zeros(shape)
-    position, turnover, returns = (np.full(shape, np.nan) for _ in range(3))
+    position, turnover, returns, fee = (np.full(shape, np.nan) for _ in range(4))
     held = np.zeros(task.n_envs)
     forecasts: list[Forecast | None] = []
     orders = deque([_no_position(env)] * delay)
     state: StateT | None = None
+    observations = env.reset()
     for step in range(-task.burn_in, task.n_steps):
         starts = np.full(task.n_envs, step == -task.burn_in)
         moment = Moment(observations, np.full(task.n_envs, step), starts)
@@ -127,7 +139,7 @@ def run_problem(
         result = env.step(orders.popleft())
         state = policy.receive(after, result.reward)
         observations = result.observation
-        if trades:
+        if isinstance(env, TradingProblem):
             known = env.get_state()
             before, held = held, known["position"]
             if step >= 0:
@@ -136,8 +148,7 @@ def run_problem(
         if step >= 0:
             rewards[step] = result.reward
     said = tuple(forecast for forecast in forecasts if forecast is not None)
-    rate = task.problem.cost if isinstance(task.problem, _PROPORTIONAL) else np.nan
-    return ProblemRun(rewards, position, turnover, cost_scale * rate * turnover, returns, said)
+    return ProblemRun(rewards, position, turnover, fee, returns, said)
 
 
 def _no_position(env: VectorProblem) -> NDArray[Any]:

@@ -25,6 +25,8 @@ def market_verdict(comparisons: Sequence[Comparison], role: str) -> Verdict:
         "p_value": max(flat.p_value, timing.p_value),
         "confidence": flat.confidence,
     }
+    if "buy_and_hold" in by_name:
+        numbers["annual_versus_buy_and_hold"] = by_name["buy_and_hold"].annual_difference.value
     for name, estimate in (("annual_gain", gain), ("annual_timing", skill)):
         if estimate.low is not None and estimate.high is not None:
             numbers[f"{name}_low"], numbers[f"{name}_high"] = estimate.low, estimate.high
