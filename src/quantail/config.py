@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
-from quantail.losses.imitation import ImitationConfig
+from quantail.losses.imitation import Cloning, ImitationConfig
 from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig
 from quantail.optim.entropy_control import EntropyControl
 from quantail.optim.guard import Guard
@@ -86,6 +86,21 @@ class LearnerConfig:
                 f"was {self.burn_in}. Use one of them"
             )
         self._check_schedules()
+        self._check_tail_risk()
+
+    def _check_tail_risk(self) -> None:
+        """Refuse what tail risk has no use for, and what has no use for it."""
+        scheduled = self.schedules.cvar_weight is not None
+        if scheduled and (self.tail_risk is None or self.tail_risk.weight is None):
+            raise ConfigError(
+                "schedules.cvar_weight has no effect without a fixed cvar_weight, whose place it "
+                "takes; give cvar_weight, or leave it out"
+            )
+        if self.tail_risk is not None and isinstance(self.imitation, Cloning):
+            raise ConfigError(
+                "imitation=Cloning(...) cannot be used with tail risk: demonstrations come without "
+                "the budget that the policy sees. Leave one of them out"
+            )
 
     def _check_schedules(self) -> None:
         """Refuse a coefficient with two owners or with none, and schedules without effect."""
@@ -123,6 +138,12 @@ class LearnerConfig:
         """Whether actor and critics have learning rates of their own."""
         scheduled = self.schedules.critic_learning_rate is not None
         return scheduled or self.critic_learning_rate is not None
+
+    @property
+    def undoes_steps(self) -> bool:
+        """Whether the step that moved the policy too far is undone."""
+        stop = None if self.kl_control is None else self.kl_control.stop
+        return stop is not None and stop.undo
 
     @property
     def critics_go_on(self) -> bool:

@@ -33,7 +33,7 @@ from quantail.nets.observations import map_observation
 from quantail.optim.groups import set_learning_rates
 from quantail.optim.guard import NonFiniteError
 from quantail.optim.kl_control import epochs_now, judge
-from quantail.optim.safety import Snapshot
+from quantail.optim.safety import Snapshot, undoing
 from quantail.rollout.demonstrations import (
     DemonstrationRows,
     Demonstrations,
@@ -119,7 +119,7 @@ def update(
             rollout,
             targets,
             objective,
-            now.progress,
+            now,
             generator,
         )
         advanced = replace(advanced, risk=risk_state)
@@ -156,11 +156,14 @@ def run_epochs(
     per_epoch = math.ceil(rollout.rewards.numel() / settings.batch_size)
     draw = _demonstrated(policy, settings, length, generator, extras.demonstrations)
     cycle = Cycle(epochs_planned=n_epochs, guard=state.guard)
+    undo = before = _nothing
     while cycle.epochs < n_epochs:
         cycle = cycle.begin_epoch()
         states = chunk_states(policy, rollout, length, settings.refresh_states, settings.burn_in)
         batches = minibatches(rollout, targets, states, length, settings.batch_size, generator)
         for index, batch in enumerate(batches, start=1):
+            if settings.undoes_steps and not cycle.stopped:
+                undo, before = before, undoing(optimizer, dict(policy.named_parameters()))
             step = gradient_step(
                 policy,
                 optimizer,
@@ -174,11 +177,17 @@ def run_epochs(
             counted, problem = count_learning(settings.guard, state, cycle, step)
             kl = kl_of(settings.kl_control, step.losses.ratio)
             cycle = cycle.with_step(step, counted, kl)
+            if step.stop:
+                undo()
             if problem is not None:
                 return _back_to_health(policy, optimizer, settings, cycle, extras, problem)
             if cycle.stopped and not settings.critics_go_on:
                 return cycle
     return cycle
+
+
+def _nothing() -> None:
+    """Undo nothing: no step was taken before."""
 
 
 def _stop_rule(

@@ -38,6 +38,7 @@ from tests.catalogue import ROOT, catalogue
 ELSEWHERE = {
     "KlControl.stop left out": "test_without_the_switch_nothing_stops",
     "KlStop.after": "test_the_critics_go_on_while_the_actor_stands_still",
+    "KlStop.undo": "test_a_step_too_far_can_be_undone",
     "KlControl.estimator": "test_decisions_read_the_chosen_estimate",
     "Guard.rollbacks": "test_weights_go_back_to_health",
     "Guard.report_path": "test_bad_numbers_from_the_environment_stop_with_a_report",

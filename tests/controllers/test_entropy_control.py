@@ -127,6 +127,13 @@ def test_a_decay_at_the_floor_changes_nothing_and_says_so() -> None:
     assert without_effect(None, 0.0) is None
 
 
+def test_a_boost_starts_from_the_floor() -> None:
+    control = EntropyControl(floor=0.02, boost=EntropyBoost(factor=1.5, patience=2))
+    found = coefficient(control, EntropyState(bad=3), 0.0, 0)
+    assert (found.raw, found.nominal) == (0.0, 0.02)
+    assert found.used == pytest.approx(0.03)
+
+
 def test_slope_by_hand() -> None:
     assert slope([1.0, 3.0, 5.0]) == pytest.approx(2.0)
     assert slope([2.0, 0.0, 1.0, 1.0]) == pytest.approx(-0.2)

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quantail import DistributionalPPO
 from quantail.losses.imitation import Cloning
-from quantail.optim.kl_control import KlControl, KlLearningRate
+from quantail.optim.kl_control import KlControl, KlLearningRate, KlStop
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.rollout.demonstrations import Demonstrations
 from quantail.sb3.environment import SB3Environment
@@ -27,10 +27,14 @@ from quantail.sb3.environment import SB3Environment
 RATE = 1e-2
 """With this one CartPole is learned in ``STEPS``."""
 STEPS = 50_000
-CONTROL = KlControl(target=0.05, learning_rate=KlLearningRate(change=2.0, least=0.001))
-LOCK = (1, 0, 0, 1, 1, 0, 1, 0, 1, 1)
+CONTROL = KlControl(
+    target=0.05,
+    stop=KlStop(undo=True),
+    learning_rate=KlLearningRate(change=2.0, least=0.001),
+)
+LOCK = (1, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 0)
 """The one sequence that opens the lock."""
-LOCK_STEPS = 200_000
+LOCK_STEPS = 80_000
 SHOWN = 2_000
 """Steps of demonstration."""
 
@@ -58,7 +62,7 @@ def cartpole(factor: float, controlled: bool, seed: int) -> float:
 
 
 class Lock(gym.Env[int, int]):
-    """Pays 1 for the right sequence of ten choices; the first wrong one ends the episode."""
+    """Pays 1 for the right sequence of 16 choices; the first wrong one ends the episode."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Discrete(len(LOCK))

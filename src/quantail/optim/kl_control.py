@@ -32,6 +32,8 @@ class KlStop:
     """End after an epoch in which this share of the minibatches or more exceeded the target."""
     after: Literal["end", "critics"] = "end"
     """What then happens: the cycle ends, or the critics go on alone."""
+    undo: bool = False
+    """Undo the step that went too far, so that no cycle ends beyond the limit."""
 
     def check(self) -> None:
         """Refuse a stop that never stops."""
@@ -58,8 +60,9 @@ class KlPenalty:
 
     e = KL / target - 1;   β = clip(initial + kp e + ki Σe + kd Δe, least, greatest)
 
-    The sum does not grow while β is at the bound that the error pushes toward, and is held within
-    ±(greatest - least) / ki; with ki = 0 it is 0.
+    The sum grows only until β is at the bound that the error pushes toward, so that β leaves the
+    bound as soon as the error changes its sign. It is held within ±(greatest - least) / ki; with
+    ki = 0 it is 0.
     """
 
     initial: Annotated[float, Ge(0)] = 0.01
@@ -239,10 +242,13 @@ def _pid(config: KlPenalty, state: KlState, relative: float) -> tuple[KlState, P
     if config.ki > 0:
         limit = (config.greatest - config.least) / config.ki
         integral = min(max(state.integral + error, -limit), limit)
-        wanted = config.initial + proportional + config.ki * integral + derivative
-        # Anti-windup: at a bound, an error that pushes further is not summed up.
-        if (wanted > config.greatest and error > 0) or (wanted < config.least and error < 0):
-            integral = state.integral
+        others = config.initial + proportional + derivative
+        wanted = others + config.ki * integral
+        # Anti-windup: an error that pushes beyond a bound is summed up to the bound only.
+        if wanted > config.greatest and error > 0:
+            integral = max(state.integral, (config.greatest - others) / config.ki)
+        elif wanted < config.least and error < 0:
+            integral = min(state.integral, (config.least - others) / config.ki)
     wanted = config.initial + proportional + config.ki * integral + derivative
     beta = min(max(wanted, config.least), config.greatest)
     terms = PenaltyTerms(error, proportional, config.ki * integral, derivative)

@@ -1,6 +1,6 @@
 """Steps that can be undone, and copies of weights to go back to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,16 +23,27 @@ def guarded_step(optimizer: Optimizer, parameters: Mapping[str, Parameter]) -> s
         The name of the first parameter that was not finite; empty if the step stands.
     """
     moving = {name: p for name, p in parameters.items() if p.grad is not None}
-    before = [p.clone() for p in moving.values()]
-    moments = _copied(optimizer.state)
+    undo = undoing(optimizer, moving)
     optimizer.step()
     bad = first_bad(moving)
     if bad:
-        for parameter, old in zip(moving.values(), before, strict=True):
+        undo()
+    return bad
+
+
+def undoing(optimizer: Optimizer, parameters: Mapping[str, Parameter]) -> Callable[[], None]:
+    """Return what puts parameters and the optimizer's moments back to what they are now."""
+    before = [parameter.detach().clone() for parameter in parameters.values()]
+    moments = _copied(optimizer.state)
+
+    @torch.no_grad()
+    def undo() -> None:
+        for parameter, old in zip(parameters.values(), before, strict=True):
             parameter.copy_(old)
         optimizer.state.clear()
         optimizer.state.update(moments)
-    return bad
+
+    return undo
 
 
 def first_bad(tensors: Mapping[str, Tensor]) -> str:
