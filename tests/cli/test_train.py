@@ -1,0 +1,97 @@
+"""``quantail train`` as a user meets it: real processes, signals and exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quantail.experiment.folder import METRICS, RunFolder
+from quantail.sb3.agent import DistributionalPPO
+from tests.experiment.small_runs import PROBLEM
+
+COMMAND = str(Path(sys.executable).with_name("quantail"))
+SETTINGS = [part for given in PROBLEM for part in ("--set", given)]
+LONG = ["--set", "budget.steps=100000000"]
+
+
+def quantail(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
+
+
+def started(folder: Path, n_lines: int) -> subprocess.Popen[str]:
+    """Start a long run and wait until it has written some lines of metrics."""
+    run = subprocess.Popen(
+        [COMMAND, "train", *SETTINGS, *LONG, "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(1200):
+        if len(RunFolder(folder).read_lines(METRICS)) >= n_lines:
+            return run
+        assert run.poll() is None, run.stderr.read() if run.stderr else ""
+        time.sleep(0.1)
+    run.kill()
+    raise AssertionError("the run did not come under way in two minutes")
+
+
+def test_machines_get_one_json_object(tmp_path: Path) -> None:
+    done = quantail("train", *SETTINGS, "--out", str(tmp_path / "run"), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["run"] == str(tmp_path / "run")
+    assert Path(said["report"]).is_file()
+    assert said["level"] in ("skill", "no_evidence", "worse")
+    assert said["n_trials"] == 3
+    assert done.stderr == ""
+
+
+def test_the_first_ctrl_c_saves_and_ends(tmp_path: Path) -> None:
+    run = started(tmp_path / "run", n_lines=3)
+    run.send_signal(signal.SIGINT)
+    out, error = run.communicate(timeout=120)
+    assert run.returncode == 130, error
+    assert "Stopping after this step and saving" in error
+    assert "Stopped before the test" in out
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.read_json("status.json")["state"] == "interrupted"
+    (saved,) = (tmp_path / "run").rglob("stopped-*.zip")
+    assert DistributionalPPO.load(saved).num_timesteps > 0
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.verify
+def test_the_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    run = started(tmp_path / "run", n_lines=3)
+    os.kill(run.pid, signal.SIGSTOP)  # so that both are waiting when it goes on
+    run.send_signal(signal.SIGINT)
+    os.kill(run.pid, signal.SIGCONT)
+    time.sleep(0.02)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("n_lines", [0, 1, 5, 30])
+def test_a_killed_run_can_be_reported(tmp_path: Path, n_lines: int) -> None:
+    run = started(tmp_path / "run", n_lines)
+    while not (tmp_path / "run" / "config.yaml").exists():
+        time.sleep(0.01)
+    run.kill()
+    run.communicate(timeout=60)
+    done = quantail("report", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert (
+        "The run had not ended when this report was written"
+        in (tmp_path / "run" / "report.html").read_text()
+        or n_lines == 0
+    )
+    RunFolder(tmp_path / "run").read_lines(METRICS)
+    for file in (tmp_path / "run").rglob("*.zip"):
+        DistributionalPPO.load(file)
