@@ -258,3 +258,14 @@ def test_statistics_that_no_fit_wrote_are_refused(change, message):
     record = json.loads(FeaturePipeline.fit(TABLE, BARS, (TRAIN,)).to_json()) | change
     with pytest.raises(DataError, match=message):
         FeaturePipeline.from_json(json.dumps(record))
+
+
+def test_bars_of_another_length_are_refused_with_both_lengths():
+    table = compute_features(BARS, build_features([LogReturn()]))
+    window = hours(0, 200)
+    shorter = random_bars(390, symbols=2)
+    with pytest.raises(DataError, match="the table has 800 rows and the bars have 780; they must"):
+        FeaturePipeline.fit(table, shorter, (window,))
+    fitted = FeaturePipeline.fit(table, BARS, (window,))
+    with pytest.raises(DataError, match="the table has 800 rows and the bars have 780; they must"):
+        fitted.transform(table, shorter, (hours(200, 300),))

@@ -99,9 +99,11 @@ class FeaturePipeline:
             config: How to scale; None takes the defaults.
 
         Raises:
-            DataError: If a column is constant, or has fewer than two values, in these rows.
+            DataError: If a column is constant, or has fewer than two values, in these rows, or
+                table and bars differ in length.
         """
         settings = config or PipelineConfig()
+        _refuse_other_length(table, bars)
         rows = _rows(bars, windows, table.warmup)
         if not rows.any():
             raise DataError(
@@ -143,7 +145,8 @@ class FeaturePipeline:
                 those before or between, for cross-validation that trains on both sides.
 
         Raises:
-            DataError: If the statistics know rows at or after a window, or a value is missing.
+            DataError: If the statistics know rows at or after a window, a value is missing, or
+                table and bars differ in length.
         """
         if table.names != self.names:
             raise DataError(
@@ -154,6 +157,7 @@ class FeaturePipeline:
             raise DataError(
                 f"FeaturePipeline.transform: order must be 'past_only' or 'disjoint'; was {order!r}"
             )
+        _refuse_other_length(table, bars)
         for window in windows:
             self._refuse_hindsight(window, order)
         rows = _rows(bars, windows, table.warmup)
@@ -283,6 +287,15 @@ def _rows(bars: Bars, windows: tuple[TimeWindow, ...], warmup: int) -> BoolArray
     for start, stop in row_windows(bars, windows, warmup):
         mask[start:stop] = True
     return mask
+
+
+def _refuse_other_length(table: FeatureTable, bars: Bars) -> None:
+    if len(table.values) != bars.n_bars:
+        raise DataError(
+            f"FeaturePipeline: the table has {len(table.values)} rows and the bars have "
+            f"{bars.n_bars}; they must be as many. Give the bars that the features were computed "
+            "from."
+        )
 
 
 def _refuse_missing(table: FeatureTable, bars: Bars, rows: BoolArray) -> None:

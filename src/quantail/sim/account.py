@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from quantail.config_class import config
 from quantail.errors import ConfigError, ConfigProblem
 from quantail.sim.compiled import helper
-from quantail.sim.costs import trade_rate_nb
+from quantail.sim.trade_costs import trade_rate_nb
 
 
 @config

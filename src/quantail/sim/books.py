@@ -3,7 +3,6 @@
 Pure functions of numbers: an account and the entries of the step go in, the new ones come out.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from quantail.sim.account import entry_price_nb
 from quantail.sim.compiled import helper
 from quantail.sim.parameters import Parameters
 from quantail.sim.state import BANKRUPT, LIQUIDATED
+from quantail.sim.trade_costs import trade_costs_nb
 
 
 class Account(NamedTuple):
@@ -77,10 +77,9 @@ def execute_nb(
     """Book a trade at the middle price and its three costs beside it."""
     size = abs(trade)
     notional = size * price
-    fees = notional * venue.fee
-    spread = notional * venue.half_spread
-    # The largest trade bounds the slippage of a forced sale, which no limit makes smaller.
-    slippage = notional * venue.impact * math.sqrt(min(size, venue.max_units))
+    fees, spread, slippage = trade_costs_nb(
+        size, price, venue.fee, venue.half_spread, venue.impact, venue.max_units
+    )
     entry = entry_price_nb(a.units, a.entry, trade, price)
     cash = a.cash - (trade * price + fees + spread + slippage)
     entries = Entries(

@@ -2,10 +2,9 @@
 
 Each cost is a fraction of the traded notional and never negative. What depends on the bar alone is
 computed once for all rows, from bars that had closed before the bar of the fill; what depends on
-the trade is computed by :func:`trade_rate_nb`.
+the trade is computed by :mod:`quantail.sim.trade_costs`.
 """
 
-import math
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from quantail.config_class import BY_KIND, config
 from quantail.errors import DataError
 from quantail.market.bars import Bars
-from quantail.sim.compiled import helper
 from quantail.types import FloatArray
 
 _BPS = 1e-4
@@ -232,9 +230,3 @@ def _check_volume(bars: Bars) -> None:
                 f"volume of {symbol} is zero in every bar, so slippage cannot be computed. Give "
                 "the volume, or choose costs.slippage.kind 'none'."
             )
-
-
-@helper
-def trade_rate_nb(fee: float, half: float, impact_: float, units: float) -> float:
-    """Return all costs of a trade of ``units`` as a fraction of its notional."""
-    return fee + half + impact_ * math.sqrt(units)

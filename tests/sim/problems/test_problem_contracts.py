@@ -351,8 +351,13 @@ def test_cost_scale_is_checked_and_travels_with_the_state():
 @pytest.mark.verify
 @every_problem
 def test_simulated_values_agree_with_the_exact_ones_over_millions_of_steps(problem):
-    # Some 120 comparisons: at 3 standard errors one in three runs would fail by chance, at 4 one in
-    # a hundred, and 4 here are still narrower than 3 in the short test.
+    """All comparisons together are one test, so the bound is that of the family.
+
+    With some 120 comparisons, as good as independent and normal, the chance that at least one of a
+    right simulator lies outside is 1 - (1 - 2Φ(-3))^120 = 28 % at 3 standard errors and
+    1 - (1 - 2Φ(-4))^120 = 0.8 % at 4. These runs have so many steps that 4 standard errors are
+    narrower than the 3 of the short test, so the wider multiple hides nothing that one would see.
+    """
     n_steps = 3000 if problem.continuing else 100
     check_simulation(problem, errors=4.0, n_envs=2000, n_steps=n_steps, seed=23, burn_in=300)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantail.sim.compiled import kernel
+from quantail.sim.compiled import solver
 from quantail.sim.problems.laws import discrete_cvar
 from quantail.types import FloatArray, IntArray
 
@@ -63,7 +63,7 @@ class LotteryPlan:
     """The b of the Rockafellar-Uryasev form for which the rule was made."""
 
 
-@kernel
+@solver
 def _plan_nb(
     prizes: IntArray,
     probabilities: FloatArray,
@@ -92,7 +92,7 @@ def _plan_nb(
     return value
 
 
-@kernel
+@solver
 def _law_nb(
     prizes: IntArray, probabilities: FloatArray, lowest: int, choices: IntArray
 ) -> FloatArray:

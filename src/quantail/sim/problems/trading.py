@@ -1,5 +1,6 @@
 """The books that the trading problems share: a position, a return, a cost."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,16 +8,32 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from quantail.errors import ConfigError, ConfigProblem
+from quantail.sim.compiled import kernel
 from quantail.sim.problems.interface import VectorProblem
+from quantail.sim.trade_costs import trade_costs_nb
 from quantail.types import FloatArray, IntArray
 
 POSITION_STEP = spaces.Discrete(3)
 """Short, flat or long."""
 
 
+@kernel
+def _costs_nb(rate: float, before: FloatArray, after: FloatArray, out: FloatArray) -> None:
+    for i in range(out.size):
+        fee, half, slippage = trade_costs_nb(
+            abs(after[i] - before[i]), 1.0, rate, 0.0, 0.0, math.inf
+        )
+        out[i] = fee + half + slippage
+
+
 def proportional_cost(rate: float, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return c·|x_after − x_before|, what it costs to change the position. [N]."""
-    return rate * np.abs(after - before)
+    """Return c·|x_after − x_before|, what it costs to change the position. [N].
+
+    The cost function of the market's accounts, for a fee of c on an asset of price 1.
+    """
+    out = np.empty(before.size)
+    _costs_nb(float(rate), before, after, out)
+    return out
 
 
 def as_choice(position: FloatArray) -> IntArray:
