@@ -30,9 +30,7 @@ def tail_objective(
     """Return how much the tail counts in this cycle; None when it does not."""
     if settings is None:
         return None
-    weight = weight_now(settings, state)
-    if state.active and now.cvar_weight is not None:
-        weight = now.cvar_weight
+    weight = weight_now(settings, state, now.cvar_weight)
     if weight == 0:
         return None
     return TailObjective(alpha=alpha_now(settings, now.progress), weight=weight)
@@ -45,7 +43,7 @@ def after_tail_cycle(
     rollout: Rollout,
     targets: Targets,
     objective: TailObjective | None,
-    progress: float,
+    now: Coefficients,
     generator: Generator,
 ) -> tuple[RiskState, RiskInfo]:
     """Return where tail risk stands after a cycle, and what to report.
@@ -59,7 +57,7 @@ def after_tail_cycle(
         rollout: Of the cycle.
         targets: Of the cycle.
         objective: Of the cycle.
-        progress: Share of training that is done.
+        now: Numbers of the cycle.
         generator: Draws atoms, where a critic needs it.
     """
     assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
@@ -69,15 +67,17 @@ def after_tail_cycle(
     curve = target_curve(policy, rollout, asked, settings.alpha, generator)
     on_grid = None
     if curve is not None and state.active:
-        on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
+        on_grid = TargetCurve(
+            curve.means[:-1], curve.bounds[:-1], curve.tails[:-1], curve.quantiles[:-1]
+        )
     seen = RiskMeasurement(
         returns=rollout.budget.ended_returns.numpy(),
         explored=rollout.budget.ended_explored.numpy(),
         curve=on_grid,
     )
-    new = step_risk(settings, state, seen, progress)
+    new = step_risk(settings, state, seen, now.progress, now.cvar_weight)
     policy.budget.move(new.search.target, new.scale)
-    info = _info(settings, state, new, seen, curve, targets, objective, progress)
+    info = _info(settings, state, new, seen, curve, targets, objective, now.progress)
     return new, info
 
 

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from quantail.errors import ConfigError
 from quantail.flow import Coefficients, Rollout, Targets
 from quantail.gradient import loss_terms
 from quantail.learner import update
+from quantail.losses.imitation import Cloning
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.budget import BudgetConfig
 from quantail.nets.cores import GruConfig, LstmConfig, NoCoreConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic
-from quantail.risk.budget import TargetDraw
+from quantail.optim.schedules import Schedules, StepLinear
+from quantail.risk.budget import TargetDraw, after_step, start_budgets
 from quantail.risk.config import RiskConfig
 from quantail.risk.control import RiskState
 from quantail.risk.search import SearchState
@@ -23,6 +26,7 @@ from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import gather, minibatches
 from quantail.rollout.target_curve import target_curve
 from quantail.state import TrainState
+from quantail.tail_control import tail_objective
 from quantail.targets.compute import TailObjective, compute_targets
 from tests.catalogue import catalogue
 from tests.learner.agents import NOW, SPACES, settings, small
@@ -238,4 +242,36 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
         assert bool((weights == weights[0]).all())
         worst = pooled[: len(pooled) // 4].mean()
         assert found.tails[k] == pytest.approx(worst, abs=1e-4)
+        missing = np.maximum(target - pooled, 0.0).mean()
+        assert found.bounds[k] == pytest.approx(target - missing / 0.25, abs=1e-4)
+        assert found.bounds[k] <= found.tails[k] + 1e-6
     assert found.tails[0] != found.tails[1]
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    falling = Schedules(cvar_weight=StepLinear(start=1.0, end=0.0, end_step=10))
+    for risk in (None, RiskConfig(limit=-1.0)):
+        with pytest.raises(ConfigError, match=r"schedules\.cvar_weight has no effect without"):
+            settings(schedules=falling, tail_risk=risk)
+    settings(schedules=falling, tail_risk=RiskConfig(weight=1.0))
+    with pytest.raises(ConfigError, match="demonstrations come without the budget"):
+        settings(tail_risk=RiskConfig(weight=1.0), imitation=Cloning(coefficient=1.0))
+
+
+def test_a_scheduled_weight_takes_the_place_of_the_fixed_one() -> None:
+    risk, active = RiskConfig(weight=1.0), RiskState(active=True)
+    for scheduled, weight in ((None, 1.0), (0.25, 0.25)):
+        found = tail_objective(risk, active, replace(NOW, cvar_weight=scheduled))
+        assert found is not None
+        assert found.weight == weight
+    assert tail_objective(risk, active, replace(NOW, cvar_weight=0.0)) is None
+    assert tail_objective(risk, RiskState(), replace(NOW, cvar_weight=0.25)) is None
+    assert tail_objective(None, active, NOW) is None
+
+
+def test_a_bad_reward_leaves_its_return_out_and_the_budget_finite() -> None:
+    carry = start_budgets(2, replace(DRAW, share=0.0))
+    clean, measured = torch.tensor([0.0, 1.0]), torch.tensor([torch.nan, 1.0])
+    after = after_step(carry, clean, GAMMA, measured)
+    assert bool(torch.isfinite(after.budget).all())
+    assert torch.isfinite(after.returns).tolist() == [False, True]

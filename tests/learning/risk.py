@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quantail import DistributionalPPO
 from quantail.nets.critics import QuantileCritic
@@ -19,6 +20,7 @@ from quantail.sb3.evaluate import evaluate_episodes
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import BettingGame, GambleChain, GaussianWeight, peso_game
 from quantail.sim.problems.laws import sample_cvar
+from quantail.sim.problems.lottery import total_scale
 from quantail.types import FloatArray
 
 
@@ -70,7 +72,9 @@ CASES = {
     "chain_blind": chain(limit=-1.4, observe_budget=False),
     "chain_neutral": chain(80),
     "chain_safe": chain(limit=0.9),
-    "chain_infeasible": chain(120, limit=1.5, dual=DualConfig(integral=0.2, cap=2.0)),
+    "chain_infeasible": chain(
+        120, limit=1.5, dual=DualConfig(proportional=0.1, integral=0.2, cap=2.0)
+    ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
     "bets_limit": bets(limit=-5.3),
@@ -78,7 +82,7 @@ CASES = {
         peso_game(),
         12,
         120,
-        RiskConfig(limit=-0.01, dual=DualConfig(start=1.0, integral=0.05)),
+        RiskConfig(limit=-0.01, dual=DualConfig(start=1.0, proportional=0.1, integral=0.05)),
         agent=SMALL,
     ),
     "peso_neutral": Case(
@@ -135,6 +139,18 @@ def outcome(name: str, seed: int, updates: int | None = None, episodes: int = 10
     )
 
 
+def signature(model: DistributionalPPO, totals: FloatArray, time: int) -> NDArray[np.int64]:
+    """Return the bet that an agent of the betting game makes at each total so far, [W]."""
+    budget = model.policy.net.budget
+    assert budget is not None
+    lotteries = BettingGame().lotteries
+    seen = np.stack([np.full(len(totals), time / 20), totals / total_scale(lotteries)], axis=1)
+    left = float(budget.target) - totals
+    starts = np.zeros(len(totals), np.bool_)
+    actions, _ = model.predict(seen.astype(np.float32), (left,), starts, deterministic=True)
+    return actions
+
+
 if __name__ == "__main__":
     clock = time.process_time()
     found = outcome(sys.argv[1], int(sys.argv[2]))
@@ -145,3 +161,7 @@ if __name__ == "__main__":
         f"target {state.search.target:.3f} stuck {state.dual.updates_at_cap}",
         f"finite {bool(np.isfinite(found.returns).all())} cpu {time.process_time() - clock:.0f} s",
     )
+    if sys.argv[1].startswith("bets"):
+        ladder = np.arange(-12.0, 13.0)
+        for step in (5, 10, 15, 18, 19):
+            print(f"t {step:2d}", *signature(found.model, ladder, step))  # noqa: T201

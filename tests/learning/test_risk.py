@@ -6,7 +6,7 @@ import torch
 
 from quantail.nets.observations import map_observation
 from quantail.sim.problems import BettingGame, GaussianWeight
-from tests.learning.risk import CASES, outcome, train
+from tests.learning.risk import CASES, outcome, signature, train
 
 SEEDS = (0, 1, 2)
 
@@ -78,6 +78,15 @@ def test_betting_under_a_limit(seed: int) -> None:
     found = outcome("bets_limit", seed)
     assert found.cvar >= -5.3 * 1.03
     assert found.mean >= 2.85
+
+
+@pytest.mark.verify
+def test_betting_shows_the_signature_of_the_optimum() -> None:
+    """Late in the game: nothing at the edge of the tail, full size far above it."""
+    model = train("bets_03", 0)
+    edge = round(model.train_state.risk.search.target)
+    late = signature(model, np.array([edge, edge + 8.0, edge + 12.0]), 19)
+    assert late.tolist() == [0, 2, 2]
 
 
 @pytest.mark.verify

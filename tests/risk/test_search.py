@@ -34,9 +34,9 @@ RETURNS = np.random.default_rng(0).normal(0.0, 1.0, 400)
 
 
 def curve(best: float, grid: FloatArray) -> TargetCurve:
-    """A mean of 1 everywhere and a CVaR that is best at one target."""
+    """A mean of 1 everywhere and a bound of CVaR that is best at one target."""
     tails = -((grid - best) ** 2)
-    return TargetCurve(np.ones_like(grid), tails, tails)
+    return TargetCurve(np.ones_like(grid), tails, 0 * tails, 0 * tails)
 
 
 def searched(best: float, updates: int, progress: float = 0.1) -> SearchState:
@@ -72,7 +72,7 @@ def test_the_best_target_is_found_slowly_from_either_side() -> None:
 def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     grid = target_grid(SEARCH, state)
-    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), np.zeros_like(grid))
+    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), grid, grid)
     found = step_search(
         SEARCH, state, flat, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
     )
@@ -82,7 +82,7 @@ def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
 def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
     state = searched(-1.0, 60)
     grid = target_grid(SEARCH, state)
-    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.3, 0.2, -1.0), np.zeros_like(grid))
+    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.3, 0.2, -1.0), grid, grid)
     found = step_search(
         SEARCH, state, wild, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
     )

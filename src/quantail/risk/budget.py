@@ -52,12 +52,23 @@ def start_budgets(n: int, draw: TargetDraw, generator: Generator | None = None) 
     )
 
 
-def after_step(carry: BudgetCarry, rewards: Tensor, gamma: float) -> BudgetCarry:
-    """Return the budgets after a step, before finished episodes are followed by new ones."""
+def after_step(
+    carry: BudgetCarry, rewards: Tensor, gamma: float, measured: Tensor | None = None
+) -> BudgetCarry:
+    """Return the budgets after a step, before finished episodes are followed by new ones.
+
+    Args:
+        carry: Before the step.
+        rewards: [N], finite.
+        gamma: Discount.
+        measured: [N], what the return is made of, if it differs: where it is not finite the return
+            of the episode is unknown, while its budget goes on.
+    """
+    gained = rewards if measured is None else measured
     return replace(
         carry,
         budget=next_budget(carry.budget, rewards, gamma),
-        returns=carry.returns + carry.discount * rewards.double(),
+        returns=carry.returns + carry.discount * gained.double(),
         discount=carry.discount * gamma,
     )
 

@@ -14,9 +14,9 @@ class DualConfig:
 
     start: Annotated[float, Ge(0)] = 0.2
     """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
-    proportional: Annotated[float, Ge(0)] = 0.1
+    proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.005
+    integral: Annotated[float, Ge(0)] = 0.003
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""

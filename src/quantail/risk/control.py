@@ -61,10 +61,12 @@ def alpha_now(settings: RiskConfig, progress: float) -> float:
     return settings.alpha + (1.0 - settings.alpha) * left
 
 
-def weight_now(settings: RiskConfig, state: RiskState) -> float:
-    """Return λ, the weight of CVaR beside the mean in this cycle."""
+def weight_now(settings: RiskConfig, state: RiskState, scheduled: float | None = None) -> float:
+    """Return λ, the weight of CVaR beside the mean in this cycle; a scheduled one takes over."""
     if not state.active:
         return 0.0
+    if scheduled is not None:
+        return scheduled
     return state.dual.multiplier if settings.weight is None else settings.weight
 
 
@@ -88,7 +90,11 @@ def measured_cvar(settings: RiskConfig, state: RiskState) -> EmpiricalCVaR | Non
 
 
 def step_risk(
-    settings: RiskConfig, state: RiskState, seen: RiskMeasurement, progress: float
+    settings: RiskConfig,
+    state: RiskState,
+    seen: RiskMeasurement,
+    progress: float,
+    scheduled: float | None = None,
 ) -> RiskState:
     """Return the state after one more cycle.
 
@@ -97,6 +103,7 @@ def step_risk(
         state: Before.
         seen: What the cycle showed.
         progress: Share of training that is done.
+        scheduled: Weight that a schedule puts in place of the fixed one.
     """
     fresh = seen.returns[~seen.explored]
     kept = max(math.ceil(_LEAST_TAIL / settings.alpha), fresh.size)
@@ -124,7 +131,7 @@ def step_risk(
         seen.curve,
         returns,
         alpha=alpha_now(settings, progress),
-        weight=weight_now(settings, state),
+        weight=weight_now(settings, state, scheduled),
         scale=state.scale,
         progress=progress,
     )

@@ -2,7 +2,9 @@
 
 A policy that maximizes E[G] + λ(ν - E(ν - G)⁺/α) arranges its own α-quantile near ν, so that
 tracking that quantile is content with many ν, most of them poor. A policy that sees its budget can
-be asked about all ν at once: its critic predicts mean and CVaR of an episode that starts with each.
+be asked about all ν at once: its critic predicts E[G] and ν - E(ν - G)⁺/α for an episode from each.
+The latter is compared, and not CVaR itself, because it has one maximum, at the α-quantile, even
+while the policy does not yet answer to its budget.
 """
 
 from dataclasses import dataclass
@@ -28,8 +30,8 @@ class SearchState:
     """Range of the targets that are compared."""
     means: tuple[float, ...] = ()
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
-    tails: tuple[float, ...] = ()
-    """Smoothed predicted CVaR for each target of the grid."""
+    bounds: tuple[float, ...] = ()
+    """Smoothed predicted ν - E(ν - G)⁺/α for each target of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class TargetCurve:
     """What the critic predicts for episodes that start from each target of the grid."""
 
     means: FloatArray
+    bounds: FloatArray
+    """ν - E(ν - G)⁺/α at each target ν: at most CVaR, and CVaR where ν is the α-quantile."""
     tails: FloatArray
     """CVaR."""
     quantiles: FloatArray
@@ -87,24 +91,28 @@ def step_search(
     if progress >= settings.settle:
         moved = state.target + settings.follow_rate * (var(returns, alpha) - state.target)
         return SearchState(
-            target=moved, low=state.low, high=state.high, means=state.means, tails=state.tails
+            target=moved, low=state.low, high=state.high, means=state.means, bounds=state.bounds
         )
-    means, tails = np.array(state.means), np.array(state.tails)
+    means, bounds = np.array(state.means), np.array(state.bounds)
     if curve is not None:
         rate = settings.curve_rate if means.size else 1.0
-        past = (means, tails) if means.size else (curve.means, curve.tails)
+        past = (means, bounds) if means.size else (curve.means, curve.bounds)
         means = (1 - rate) * past[0] + rate * curve.means
-        tails = (1 - rate) * past[1] + rate * curve.tails
+        bounds = (1 - rate) * past[1] + rate * curve.bounds
     grid = target_grid(settings, state)
-    target = _better_target(settings, grid, means + weight * tails, state.target, scale)
+    target = _better_target(settings, grid, means + weight * bounds, state.target, scale)
     wanted = _span(returns, alpha, scale)
     low = state.low + _RANGE_RATE * (min(wanted[0], target) - state.low)
     high = state.high + _RANGE_RATE * (max(wanted[1], target) - state.high)
     moved_grid = np.linspace(low, high, settings.grid)
     if means.size:
-        means, tails = np.interp(moved_grid, grid, means), np.interp(moved_grid, grid, tails)
+        means, bounds = np.interp(moved_grid, grid, means), np.interp(moved_grid, grid, bounds)
     return SearchState(
-        target=target, low=low, high=high, means=tuple(means.tolist()), tails=tuple(tails.tolist())
+        target=target,
+        low=low,
+        high=high,
+        means=tuple(means.tolist()),
+        bounds=tuple(bounds.tolist()),
     )
 
 

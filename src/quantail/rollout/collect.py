@@ -167,7 +167,8 @@ def _budget_after(
 ) -> BudgetCarry | None:
     if carry is None or policy.budget is None:
         return None
-    return after_step(carry, torch.as_tensor(step.rewards), policy.budget.config.discount)
+    raw = None if step.raw_rewards is None else torch.as_tensor(step.raw_rewards)
+    return after_step(carry, torch.as_tensor(step.rewards), policy.budget.config.discount, raw)
 
 
 def _advance(
@@ -258,11 +259,14 @@ def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
         return None
     ended = [torch.as_tensor(row.step.terminated | row.step.truncated) for row in rows]
     pairs = [(row.after, end) for row, end in zip(rows, ended, strict=True) if row.after]
+    returns = torch.cat([after.returns[end] for after, end in pairs])
+    explored = torch.cat([after.explored[end] for after, end in pairs])
+    is_known = torch.isfinite(returns)  # a bad reward leaves the return unknown
     return BudgetRows(
         budgets=torch.stack([carry.budget for carry in before]),
         inputs=torch.stack(inputs),
-        ended_returns=torch.cat([after.returns[end] for after, end in pairs]),
-        ended_explored=torch.cat([after.explored[end] for after, end in pairs]),
+        ended_returns=returns[is_known],
+        ended_explored=explored[is_known],
     )
 
 
