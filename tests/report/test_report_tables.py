@@ -92,6 +92,14 @@ def test_comparisons_say_what_goes_beyond_chance():
     assert table[0][2:4] == ["0.0200 [−0.0100, 0.0500]", "0.200"]
 
 
+def test_the_agents_own_drawn_actions_are_no_baseline():
+    evaluation = example_evaluation()
+    row = evaluation.comparisons[0]
+    rows = (dataclasses.replace(row, baseline="agent_sampled"), row)
+    _, *table = cells(comparison_table(dataclasses.replace(evaluation, comparisons=rows)))
+    assert [row[0] for row in table] == ["Flat"]
+
+
 def test_delays_are_counted_in_bars():
     evaluation = example_evaluation()
     _, *rows = cells(delay_table(evaluation.delay_curve, evaluation))
