@@ -14,7 +14,10 @@ from quantail.experiment.starter import starter_text
 from quantail.losses.value_clip import MeanClip
 from quantail.nets.cores import GruConfig
 from quantail.nets.critics import ScalarCritic
+from quantail.optim.entropy_control import EntropyControl
+from quantail.optim.kl_control import KlControl
 from quantail.optim.schedules import ConstantSchedule
+from quantail.risk.config import RiskConfig
 from quantail.sb3.agent import DistributionalPPO
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import HiddenRegime
@@ -51,6 +54,15 @@ def test_starter_reads_back_and_explains_its_keys() -> None:
         (["environment.problem.kind=betting_game"], "trades mean for less risk"),
         (["agent.core.kind=none", "agent.chunk_length=4"], "chunk_length has no effect without"),
         (["agent.core.kind=none", "agent.shared_core=true"], "shared_core: has no effect without"),
+        (
+            ["agent.critic.kind=scalar", "agent.risk.weight=0.5"],
+            "agent.critic.kind: must predict a law of returns for agent.risk",
+        ),
+        (
+            ["agent.kl_control.target=0.1", "agent.target_kl=0.1"],
+            "agent.target_kl: has no effect beside agent.kl_control",
+        ),
+        (["agent.risk.alpha=0.1"], "exactly one of cvar_weight"),
         (["agent.chunk_length=7"], r"chunk_length must divide n_steps \(128\)"),
         (
             ["agent.critic.kind=scalar", "agent.value_clip.kind=mean_and_variance"],
@@ -106,6 +118,9 @@ OTHERS: dict[str, Any] = {
     "vf_coef": 0.1,
     "max_grad_norm": 9.0,
     "target_kl": 0.1,
+    "kl_control": KlControl(),
+    "entropy_control": EntropyControl(floor=0.1),
+    "risk": RiskConfig(weight=0.5),
     "value_clip": MeanClip(),
     "critic_target": "scalar",
     "chunk_length": 4,

@@ -1,4 +1,4 @@
-"""Whole runs that must come out as promised: the default market, prices without drift, the demos."""
+"""Whole runs that must come out as promised: the default market, no drift, the demos."""
 
 from pathlib import Path
 

@@ -11,8 +11,11 @@ from quantail.evaluation.evaluate_problem import ProblemEvaluation
 from quantail.losses.value_clip import NoClip, ValueClipConfig, check_value_clip
 from quantail.market.dataset import DataConfig
 from quantail.nets.cores import CoreConfig, LstmConfig, NoCoreConfig
-from quantail.nets.critics import CriticConfig, QuantileCritic
+from quantail.nets.critics import CriticConfig, QuantileCritic, ScalarCritic
+from quantail.optim.entropy_control import EntropyControl
+from quantail.optim.kl_control import KlControl
 from quantail.optim.schedules import LinearSchedule, ScheduleConfig
+from quantail.risk.config import RiskConfig
 from quantail.rollout.sequences import chunk_length
 from quantail.sim.config import SimConfig
 from quantail.sim.problems import HiddenRegime, ProblemConfig
@@ -96,8 +99,8 @@ class AgentConfig:
     """Hidden layers of each critic."""
     shared_core: bool = False
     """The critics read the policy's memory, which then learns from the policy alone."""
-    critic: CriticConfig = QuantileCritic()
-    """How the law of returns is predicted."""
+    critic: CriticConfig | None = None
+    """How the law of returns is predicted; null takes quantiles, dense in the tail with risk."""
     twin: Twin = "min"
     """How two critics are combined, or off for one."""
     normalize_observations: bool = True
@@ -124,6 +127,12 @@ class AgentConfig:
     """Largest norm of a gradient."""
     target_kl: Annotated[float, Gt(0)] | None = None
     """End the epochs when the policy has moved 1.5 times this far."""
+    kl_control: KlControl | None = None
+    """What happens when a cycle moves the policy too far; in place of target_kl."""
+    entropy_control: EntropyControl | None = None
+    """Decay, boost and floor of ent_coef."""
+    risk: RiskConfig | None = None
+    """Tail risk in the objective: a weight of CVaR beside the mean, or a least CVaR."""
     value_clip: ValueClipConfig = NoClip()
     """How far the critics may move in one update."""
     critic_target: Literal["auto", "sr_lambda", "scalar"] = "auto"
@@ -133,7 +142,13 @@ class AgentConfig:
 
     def check(self) -> None:
         """Refuse settings that contradict each other or have no effect."""
-        check_value_clip(self.value_clip, self.critic.kind)
+        check_value_clip(self.value_clip, (self.critic or QuantileCritic()).kind)
+        if self.kl_control is not None and self.target_kl is not None:
+            problem = "has no effect beside agent.kl_control, which has a target of its own"
+            raise ConfigError([ConfigProblem("target_kl", problem)])
+        if self.risk is not None and isinstance(self.critic, ScalarCritic):
+            problem = "must predict a law of returns for agent.risk; was 'scalar'"
+            raise ConfigError([ConfigProblem("critic.kind", problem)])
         has_memory = not isinstance(self.core, NoCoreConfig)
         chunk_length(self.n_steps, self.batch_size, self.chunk_length, has_memory)
         if self.shared_core and not has_memory:
