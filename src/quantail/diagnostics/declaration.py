@@ -89,6 +89,12 @@ def declared(*groups: type) -> dict[str, Metric]:
     return found
 
 
+def tag_of(group: type, field: str) -> str:
+    """Return the tag of a declared field, for code that reads a metric by name."""
+    found: dict[str, str] = {f.name: f.metadata[_KEY].tag for f in dataclasses.fields(group)}
+    return found[field]
+
+
 def tagged(record: Any) -> dict[str, float]:
     """Return tag -> value for a filled group; metrics that are None this time are left out."""
     return {

@@ -19,11 +19,13 @@ from quantail.diagnostics.declaration import (
     declared,
     find_metric,
     metric,
+    tag_of,
     tagged,
 )
 
 __all__ = [
     "CORE_STATE",
+    "EPISODE_REWARD",
     "EXPLAINED_GROUP",
     "NON_FINITE",
     "ControlMetrics",
@@ -37,6 +39,7 @@ __all__ = [
     "declared",
     "find_metric",
     "metric",
+    "tag_of",
     "tagged",
 ]
 
@@ -392,3 +395,7 @@ class ValidationMetrics:
         "0 for the best trivial policy, 1 for the best possible one.",
         better="higher",
     )
+
+
+EPISODE_REWARD: Final = "rollout/ep_rew_mean"
+"""Mean reward of recent episodes, as Stable-Baselines3 records it by itself."""

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from quantail.diagnostics.risk_schema import RiskMetrics
 from quantail.diagnostics.schema import (
+    EPISODE_REWARD,
     ControlMetrics,
     Metric,
     NormalizerMetrics,
@@ -16,6 +17,7 @@ from quantail.diagnostics.schema import (
     UpdateMetrics,
     ValidationMetrics,
     declared,
+    tag_of,
 )
 from quantail.report.canvas import AGENT_PEN, axis, line, sheet
 from quantail.report.numbers import interval, number
@@ -23,15 +25,15 @@ from quantail.report.page import Plot, Sheet
 from quantail.report.run_folder import Curve
 
 GLANCE: Final[Mapping[str, str]] = {
-    "rollout/reward_mean": "Mean reward per step",
-    "rollout/ep_rew_mean": "Mean reward of an episode",
-    "train/cvar_empirical": "CVaR of recent episodes",
-    "train/cvar_lambda": "Weight of the tail",
-    "rollout/predicted_cvar": "CVaR that the critic predicts",
-    "train/explained_variance": "Explained variance of the critic",
-    "train/approx_kl": "Change of the policy per update (KL)",
-    "train/entropy_loss": "Minus the policy's entropy",
-    "train/value_loss": "Loss of the critics",
+    tag_of(RunMetrics, "reward_mean"): "Mean reward per step",
+    EPISODE_REWARD: "Mean reward of an episode",
+    tag_of(RiskMetrics, "cvar"): "CVaR of recent episodes",
+    tag_of(RiskMetrics, "weight"): "Weight of the tail",
+    tag_of(RunMetrics, "predicted_cvar"): "CVaR that the critic predicts",
+    tag_of(UpdateMetrics, "explained_variance"): "Explained variance of the critic",
+    tag_of(UpdateMetrics, "approx_kl"): "Change of the policy per update (KL)",
+    tag_of(UpdateMetrics, "entropy_loss"): "Minus the policy's entropy",
+    tag_of(UpdateMetrics, "value_loss"): "Loss of the critics",
 }
 """The curves that tell most, in this order."""
 _N_GLANCE: Final = 6
@@ -42,7 +44,7 @@ GROUPS: Final = (
 )  # fmt: skip
 _OFTEN: Final = 0.1
 """Share of the records from which on leaving the healthy range deserves a word."""
-_MAY_BE_UNDEFINED: Final = ("train/explained_variance",)
+_MAY_BE_UNDEFINED: Final = (tag_of(UpdateMetrics, "explained_variance"),)
 """NaN without being a fault: returns that do not vary have no variance to explain."""
 _ALARM_PREFIXES: Final = ("warn/", "error/", "health/")
 
