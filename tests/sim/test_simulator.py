@@ -18,9 +18,11 @@ from quantail.sim.state import (
     END_REASONS,
     EPISODE,
     LAST_ROW,
+    LINE,
     MARK,
     R_FEES,
     ROW,
+    STEP,
     SYMBOL,
     UNITS,
     StepBuffers,
@@ -51,13 +53,13 @@ def copies(out: StepBuffers) -> dict[str, np.ndarray]:
 
 
 def test_env_i_of_n_equals_a_single_env_with_its_seed():
-    n_envs, n_steps = 70, 100  # a full block of accounts and a part of one
+    n_envs, n_steps = LINE + 6, 100  # a full block of accounts and a part of one
     actions = np.random.default_rng(0).uniform(-1, 1, (n_steps, n_envs))
     together = MarketSim(BARS, FEATURES, config=BUSY, n_envs=n_envs, seed=40)
     trace = [copies(together.step(a)) for a in actions]
     assert sum(step["truncated"].sum() + step["terminated"].sum() for step in trace) > n_envs
     seeds = env_seeds(40, n_envs)
-    for i in (0, 1, 30, 63, 64, 69):
+    for i in (0, 1, LINE // 2, LINE - 1, LINE, LINE + 5):
         alone = MarketSim(BARS, FEATURES, config=BUSY, n_envs=1, seed=seeds[i])
         for k in range(n_steps):
             for name, values in copies(alone.step(actions[k, i : i + 1])).items():
@@ -210,6 +212,16 @@ def test_a_restart_from_outside_is_masked_and_never_looks_terminal():
     assert not out.truncated[[0, 2]].any()
     assert sim.step(np.zeros(3)).sample_weight[1] in {0.0, 1.0}
     assert sim.out.end_reason[1] == 0
+
+
+def test_a_restart_finds_its_account_in_a_later_block():
+    n_envs = LINE + 4
+    sim = MarketSim(BARS, FEATURES, config=BUSY, n_envs=n_envs)
+    sim.step(np.zeros(n_envs))
+    sim.restart(np.arange(n_envs) == LINE + 2)
+    out = sim.step(np.zeros(n_envs))
+    assert np.flatnonzero(out.end_reason == END_REASONS.index("restarted")).tolist() == [LINE + 2]
+    assert sim.state.count(STEP)[LINE + 2] == 0
 
 
 @catalogue("X41")
