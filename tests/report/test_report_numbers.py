@@ -20,6 +20,7 @@ from quantail.report.numbers import interval, number
         (2.0e7, "ratio", "2.00e+07"),
         (-1.2e-6, "ratio", "−1.20e−06"),
         (0.1234, "percent", "12.3%"),
+        (-0.0014, "percent", "−0.14%"),
         (-0.0004, "percent", "−0.040%"),
         (-1e-9, "percent", "0.000%"),
         (22.66, "percent", "2,266%"),
@@ -40,7 +41,7 @@ def test_a_number_reads_as_people_write_it(value, kind, text):
 
 def test_an_interval_needs_both_ends():
     assert interval(-0.1, 0.25, "signed_percent") == "[−10.0%, +25.0%]"
-    assert interval(-0.005, -0.00085, "percent") == "[−0.5%, −0.1%]"
+    assert interval(-0.005, -0.00086, "percent") == "[−0.50%, −0.09%]"
     assert interval(0.02, 2.5) == "[0.02, 2.50]"
     assert interval(-0.01, 0.05) == "[−0.0100, 0.0500]"
     assert interval(-math.inf, 0.25) == "[−∞, 0.250]"

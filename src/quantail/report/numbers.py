@@ -42,11 +42,13 @@ def _plain(value: float, kind: Kind, size: float) -> str:
 
 
 def _percent_digits(size: float) -> int:
-    # One decimal is enough for a reader; a number that would round to nothing gets more, and one
-    # that grew tenfold none.
+    # One decimal is enough for a reader; what would round to nothing, as the return of an hour
+    # does, gets more, and what grew tenfold none.
     if size >= 10.0:
         return 0
-    return 1 if size >= 0.001 or size == 0.0 else 3
+    if size >= 0.01 or size == 0.0:
+        return 1
+    return 2 if size >= 0.001 else 3
 
 
 def _fixed(value: float, digits: int) -> str:
