@@ -1,5 +1,6 @@
 """``quantail data check``: passes on clean features, refuses leaks with column and bar."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -145,3 +146,13 @@ def test_repairs_are_asked_for_by_name_and_listed(tmp_path):
     assert "dropped duplicates (last), 1 row(s), first at " in repaired.output
     with pytest.raises(ConfigError, match=r"source.repair.duplicate: is not a known key; did you"):
         run("--repair", "duplicate=last")
+
+
+def test_machines_get_one_json_object() -> None:
+    done = CliRunner().invoke(app, ["check", str(ROOT / "configs" / "data_check.yaml"), "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["bars"] == 10000
+    assert said["symbols"] == ["SYN0", "SYN1"]
+    assert said["splits"][0]["name"] == "walk_forward_0"
+    assert said["splits"][0]["test"] == 1000

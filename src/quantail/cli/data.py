@@ -1,11 +1,13 @@
 """``quantail data``: look at the data before training on it."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from quantail.cli.options import AsJson
 from quantail.config_file import read_config
 from quantail.market.dataset import USUAL_CACHE, DataConfig, Dataset, prepare
 from quantail.market.segments import iso
@@ -19,7 +21,15 @@ def data() -> None:
     """Look at the data before training on it."""
 
 
-@app.command()
+EXAMPLES = """
+[bold]Examples[/bold]
+
+  quantail data check configs/data_check.yaml
+  quantail data check my_data.yaml --repair duplicates=last --json
+"""
+
+
+@app.command(epilog=EXAMPLES)
 def check(
     config: Annotated[Path, typer.Argument(help="YAML file with the data configuration.")],
     overrides: Annotated[
@@ -35,6 +45,7 @@ def check(
         ),
     ] = None,
     cache: Annotated[Path, typer.Option(help="Folder where downloads are kept.")] = USUAL_CACHE,
+    as_json: AsJson = False,
 ) -> None:
     """Load the bars, look for leaks in the features, and try every split.
 
@@ -42,8 +53,36 @@ def check(
     """
     repairs = [f"source.repair.{given}" for given in repair or ()]
     dataset = prepare(read_config(DataConfig, config, [*(overrides or ()), *repairs]), cache)
+    if as_json:
+        typer.echo(json.dumps(_plain(dataset)))
+        return
     for line in _summary(dataset):
         typer.echo(line)
+
+
+def _plain(dataset: Dataset) -> dict[str, Any]:
+    bars = dataset.bars
+    folds = [dataset.fold(index) for index in range(len(dataset.splits))]
+    return {
+        "bars": bars.n_bars,
+        "symbols": list(bars.symbols),
+        "first": iso(bars.time.min()),
+        "last": iso(bars.time.max()),
+        "fingerprint": bars.fingerprint(),
+        "features": list(dataset.table.names),
+        "warmup": dataset.table.warmup,
+        "splits": [
+            {
+                "name": fold.split.name,
+                "train": _count(fold.train),
+                "validation": _count(fold.validation),
+                "test": _count(fold.test),
+            }
+            for fold in folds
+        ],
+        "repairs": [str(action) for action in bars.repairs],
+        "allowed_leaks": [str(leak) for leak in dataset.leaks.leaks],
+    }
 
 
 def _summary(dataset: Dataset) -> list[str]:
