@@ -10,6 +10,7 @@ from quantail.evaluation.record import CostCurve, Estimate, SensitivityPoint, Se
 from quantail.report.calibration_figures import transform_histogram
 from quantail.report.canvas import pens, shown_time
 from quantail.report.figures import against_baselines, cost_figure, equity_and_drawdown, positions
+from quantail.report.problem_figures import rewards_and_gap
 from quantail.report.run_folder import Curve
 from quantail.report.training import GLANCE, GROUPS, alarms, all_curves, glance_plots
 from tests.evaluation.example_records import example_evaluation
@@ -172,10 +173,15 @@ def test_a_problem_shows_steps_rewards_and_the_optimum():
     problem = dataclasses.replace(
         evaluation, unit="reward", tracks=tuple(tracks), main_baseline="optimal"
     )
-    plot = equity_and_drawdown(problem)
+    agent, optimal = problem.tracks
+    optimal.portfolio.equity[:] = agent.portfolio.equity + np.arange(30) / 10
+    plot = rewards_and_gap(problem)
     assert "%" not in plot.finding
     assert drawing(plot)["layout"]["xaxis"]["title"]["text"] == "Step"
-    assert "yaxis2" not in drawing(plot)["layout"]
+    (behind,) = [trace for trace in drawing(plot)["data"] if trace.get("yaxis") == "y2"]
+    assert decoded(behind["y"]) == pytest.approx(-np.arange(30) / 10)
+    alone = rewards_and_gap(dataclasses.replace(problem, tracks=(agent,)))
+    assert "yaxis2" not in drawing(alone)["layout"]
     sure = Estimate(-1.0, -1.1, -0.9)
     bound = dataclasses.replace(
         evaluation.comparisons[0], baseline="optimal", mean_difference=sure, annual_difference=sure

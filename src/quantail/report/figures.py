@@ -1,5 +1,6 @@
 """Figures of one evaluation; each carries the finding that its data show."""
 
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any, Final
 
@@ -42,44 +43,37 @@ _SHADED: Final = "var(--agent-soft)"
 
 def equity_and_drawdown(evaluation: Evaluation) -> Plot:
     """Equity of agent and baselines over time, and the losses from the peak below."""
-    market = evaluation.unit == "return"
-    agent = evaluation.track("agent")
-    drawn = [track for track in evaluation.tracks if market or track.name != "flat"]
-    pen = pens(evaluation.tracks)
-    traces = [_equity_line(track, pen[track.name]) for track in drawn]
-    log_ticks = _log_ticks(drawn) if market else None
+    agent, tracks = evaluation.track("agent"), evaluation.tracks
+    pen = pens(tracks)
+    held = [track for track in tracks if track.name not in {"flat", "agent_sampled"}]
+    log_ticks = _log_ticks(tracks)
+    traces = [equity_line(track, pen[track.name]) for track in tracks]
+    traces += [
+        lower_line(track, drawdowns(track.portfolio.net_return), pen[track.name]) for track in held
+    ]
     layout: dict[str, Any] = {
-        "xaxis": axis("" if market else "Step", anchor="y2" if market else "y"),
+        "xaxis": axis(anchor="y2"),
         "yaxis": axis(
-            "Equity (start = 1" + (", log scale)" if log_ticks is not None else ")")
-            if market
-            else "Sum of rewards, mean of all instances",
-            domain=[0.36, 1.0] if market else [0.0, 1.0],
+            "Equity (start = 1" + (", log scale)" if log_ticks is not None else ")"),
+            domain=[0.36, 1.0],
             **({} if log_ticks is None else {"type": "log", "tickvals": log_ticks}),
         ),
+        "yaxis2": axis("Drawdown", domain=[0.0, 0.29], tickformat=PERCENT_TICKS),
     }
-    if market:
-        held = [track for track in drawn if track.name not in {"flat", "agent_sampled"}]
-        traces += [_drawdown_line(track, pen[track.name]) for track in held]
-        layout["yaxis2"] = axis("Drawdown", domain=[0.0, 0.29], tickformat=PERCENT_TICKS)
     return Plot(
         name="equity",
-        finding=_equity_finding(evaluation),
+        finding=equity_finding(evaluation),
         caption=(
-            f"{period(agent.portfolio)}, net of all costs. "
-            + (
-                f"Equal-weight mean of {len(agent.windows)} account"
-                f"{'s' if len(agent.windows) != 1 else ''}; drawdown is the loss from the highest "
-                "equity so far."
-                if market
-                else "All policies meet the same random numbers."
-            )
+            f"{period(agent.portfolio)}, net of all costs. Equal-weight mean of "
+            f"{len(agent.windows)} account{'s' if len(agent.windows) != 1 else ''}; drawdown is "
+            "the loss from the highest equity so far."
         ),
-        sheets=(sheet(traces, layout, height=520 if market else 400),),
+        sheets=(sheet(traces, layout, height=520),),
     )
 
 
-def _equity_line(track: Track, pen: Pen) -> Any:
+def equity_line(track: Track, pen: Pen) -> Any:
+    """Return the equity of a track; the agent's drawn actions wait in the legend."""
     return line(
         track.portfolio.time,
         track.portfolio.equity,
@@ -91,10 +85,11 @@ def _equity_line(track: Track, pen: Pen) -> Any:
     )
 
 
-def _drawdown_line(track: Track, pen: Pen) -> Any:
+def lower_line(track: Track, values: FloatArray, pen: Pen) -> Any:
+    """Return a line [T] of a track for the panel below its equity."""
     return line(
         track.portfolio.time,
-        drawdowns(track.portfolio.net_return),
+        values,
         name=shown_label(track),
         pen=pen,
         columns=SCREEN_COLUMNS // 2,
@@ -105,7 +100,7 @@ def _drawdown_line(track: Track, pen: Pen) -> Any:
     )
 
 
-def _log_ticks(tracks: list[Track]) -> FloatArray | None:
+def _log_ticks(tracks: Sequence[Track]) -> FloatArray | None:
     """Return ticks for a log axis, or None when equity stays within a factor of four."""
     low = min(float(track.portfolio.equity.min(initial=1.0)) for track in tracks)
     high = max(float(track.portfolio.equity.max(initial=1.0)) for track in tracks)
@@ -116,7 +111,8 @@ def _log_ticks(tracks: list[Track]) -> FloatArray | None:
     return ticks
 
 
-def _equity_finding(evaluation: Evaluation) -> str:
+def equity_finding(evaluation: Evaluation) -> str:
+    """Return in words where the agent and those it is measured by ended."""
     kind = result_kind(evaluation.unit)
     shown = (evaluation.main_baseline, "buy_and_hold", "optimal")
     names = [track.name for track in evaluation.tracks if track.name in shown]

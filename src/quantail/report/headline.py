@@ -99,7 +99,11 @@ def _problem_figures(evaluation: Evaluation) -> _Figures:
         ("Fraction of the optimum", optimum.fraction, "ratio"),
         ("Agent, per step", Estimate(optimum.agent_value), "ratio"),
         ("Optimum, per step", Estimate(optimum.optimal_value), "ratio"),
-        (f"Zero point: {optimum.base}", Estimate(optimum.base_value), "ratio"),
+        (
+            f"{optimum.base.replace('_', ' ').capitalize()} rule, per step",
+            Estimate(optimum.base_value),
+            "ratio",
+        ),
     ]
 
 

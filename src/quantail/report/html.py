@@ -10,7 +10,14 @@ from typing import Any, Final
 from quantail import __version__
 from quantail.errors import DataError
 from quantail.evaluation.record import Evaluation
-from quantail.report import calibration_figures, figures, split_tables, tables, training
+from quantail.report import (
+    calibration_figures,
+    figures,
+    problem_figures,
+    split_tables,
+    tables,
+    training,
+)
 from quantail.report.headline import headline, main_evaluation
 from quantail.report.page import Markup, fold, join, page, paragraph, plot, section, text
 from quantail.report.run_folder import RunRecord, read_run
@@ -78,8 +85,13 @@ def _evaluation_sections(
 
 
 def _result(record: RunRecord, evaluation: Evaluation) -> list[Markup]:
+    market = evaluation.unit == "return"
     parts = [
-        plot(figures.equity_and_drawdown(evaluation)),
+        plot(
+            figures.equity_and_drawdown(evaluation)
+            if market
+            else problem_figures.rewards_and_gap(evaluation)
+        ),
         paragraph(
             f"Measures of the {evaluation.role} {steps(evaluation.unit)}; below the agent's "
             f"numbers their {confidence_words(evaluation)}.",
