@@ -44,7 +44,7 @@ def make(scale: float = 1.0, config: SimConfig | None = None) -> MarketSim:
 def test_a_scale_equals_costs_that_were_configured_so(scale):
     ramped, configured = make(), make(scale)
     ramped.set_cost_scale(scale)
-    ramped.reset(3)
+    np.testing.assert_allclose(ramped.out.observation, configured.out.observation, rtol=1e-6)
     rng = np.random.default_rng(0)
     traded = 0.0
     for _ in range(90):
@@ -64,7 +64,10 @@ def test_it_acts_from_the_next_step_on_and_leaves_funding_and_interest():
     assert (free.out.column("fees") > 0.0).all()
     saved = free.get_state()
     full.set_state(saved)
+    seen = free.out.observation.copy()
     free.set_cost_scale(0.0)
+    seen[:, FEATURES.shape[1] + 4] = 0.0  # the cost estimate, at once; nothing else changes
+    np.testing.assert_array_equal(free.out.observation, seen)
     a, b = free.step(-actions), full.step(-actions)
     for name in ("fees", "spread", "slippage"):
         assert (a.column(name) == 0.0).all()

@@ -129,12 +129,13 @@ class MarketSim:
         A learner that meets the full cost at once may stop trading before it has found the signal;
         a ramp from 0 to 1 avoids that. Funding and interest are not scaled, as with stress, whose
         multiplier comes on top. Books, rewards and the cost estimate that the agent sees use the
-        scaled costs; observations that were already handed out keep the old estimate. The scale is
-        part of the state and, unless 1, of the header.
+        scaled costs; ``self.out.observation`` is written anew, copies that were handed out are not.
+        The scale is part of the state and, unless 1, of the header.
         """
         if not 0.0 <= scale <= MAX_COST_SCALE:  # False for NaN too
             raise ConfigError(f"scale must lie in [0, {MAX_COST_SCALE:g}]; was {scale!r}.")
         self._parameters[COST_SCALE] = scale
+        self.reset(mask=np.zeros(self.n_envs, np.bool_))
 
     @property
     def observation_size(self) -> int:
