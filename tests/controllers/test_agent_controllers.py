@@ -18,15 +18,19 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 from quantail import DistributionalPPO
 from quantail.config import ExplainedVariance
 from quantail.errors import ConfigError, DataError, QuantailWarning
+from quantail.gradient import loss_terms
 from quantail.losses.imitation import Cloning
 from quantail.optim.entropy_control import EntropyControl, EntropyDecay
 from quantail.optim.guard import Guard, NonFiniteError
 from quantail.optim.kl_control import KlControl, KlLearningRate, KlStop
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.rollout.demonstrations import Demonstrations
+from quantail.rollout.sequences import gather
 from quantail.sb3.environment import SB3Environment
 from quantail.sb3.normalization import WatchedStatistics, check_raw_rewards, raw_rewards
+from quantail.targets.compute import compute_targets
 from tests.catalogue import catalogue
+from tests.learner.agents import NOW
 
 LINE = StepLinear(start=0.01, end=0.001, end_step=100)
 
@@ -211,6 +215,39 @@ def test_a_shift_of_the_observations_shows_as_drift() -> None:
         own.append(recorded(model)["debug/normalizer_mean_drift"])
     assert drifts[1] > 0.3 > 2 * drifts[0]
     assert own[1] > own[0]
+
+
+class Ratios(BaseCallback):
+    """Keeps the largest log-ratio of each rollout before it is learned from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[float] = []
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        model, rollout = self.model, self.locals["rollout"]
+        assert isinstance(model, DistributionalPPO)
+        config, draw = model.learner_config, torch.Generator().manual_seed(0)
+        targets = compute_targets(rollout, config.targets, "min", draw)
+        every = torch.arange(rollout.rewards.numel())
+        batch = gather(rollout, targets, rollout.chunk_states, 1, every)
+        with torch.no_grad():
+            terms = loss_terms(model.policy.net, batch, config, NOW)
+        self.found.append(float(terms.ratio.log_ratio_max_abs))
+
+
+@catalogue("F41", "X08")
+@pytest.mark.parametrize("freeze", [True, False])
+def test_ratios_are_one_though_the_observations_shift(freeze: bool) -> None:
+    """Training reads the numbers that acting saw, whatever the statistics did in between."""
+    model = agent(VecNormalize(walks(shift_at=24)), freeze_normalizer=freeze, learning_rate=0.01)
+    ratios = Ratios()
+    model.learn(128, ratios)
+    assert len(ratios.found) == 4
+    assert max(ratios.found) < 1e-5
 
 
 @catalogue("F40")
