@@ -31,13 +31,13 @@ def started(folder: Path, n_lines: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(1200):
+    for _ in range(3000):
         if len(RunFolder(folder).read_lines(METRICS)) >= n_lines:
             return run
         assert run.poll() is None, run.stderr.read() if run.stderr else ""
         time.sleep(0.1)
     run.kill()
-    raise AssertionError("the run did not come under way in two minutes")
+    raise AssertionError("the run did not come under way in five minutes")
 
 
 def test_machines_get_one_json_object(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_machines_get_one_json_object(tmp_path: Path) -> None:
 def test_the_first_ctrl_c_saves_and_ends(tmp_path: Path) -> None:
     run = started(tmp_path / "run", n_lines=3)
     run.send_signal(signal.SIGINT)
-    out, error = run.communicate(timeout=120)
+    out, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
     assert "Stopping after this step and saving" in error
     assert "Stopped before the test" in out
@@ -73,7 +73,7 @@ def test_the_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     os.kill(run.pid, signal.SIGCONT)
     time.sleep(0.02)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=300)
     assert run.returncode == 130
 
 
@@ -84,7 +84,7 @@ def test_a_killed_run_can_be_reported(tmp_path: Path, n_lines: int) -> None:
     while not (tmp_path / "run" / "config.yaml").exists():
         time.sleep(0.01)
     run.kill()
-    run.communicate(timeout=60)
+    run.communicate(timeout=300)
     done = quantail("report", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert (
