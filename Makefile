@@ -16,7 +16,7 @@ SOURCES := src tests benchmarks examples
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install test lint format docs verify bench demo conformance lock clean
+.PHONY: help install test lint format docs verify bench demo browser conformance lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,7 +51,7 @@ docs: $(STAMP)  ## write the generated pages under docs/
 	$(BIN)/python -m tests.catalogue
 	$(BIN)/python -m tests.risk.cvar_accuracy
 
-verify: $(STAMP)  ## the learning proofs that take minutes
+verify: $(STAMP) browser  ## the learning proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m verify
 	$(BIN)/python -m tests.learning.table
 
@@ -62,8 +62,11 @@ bench: $(STAMP)  ## speed against others, as ratios within one run
 conformance: $(STAMP)  ## the tests of Stable-Baselines3 and sb3-contrib, with our class in place
 	$(BIN)/python -m tests.conformance -n $(WORKERS)
 
-demo:
-	@echo '`make $@` is not there yet; see CHANGELOG.md for what is.' >&2; exit 1
+demo: $(STAMP)  ## train the default agent, judge it, write and name its report
+	$(BIN)/quantail train
+
+browser:  ## Debian's Chromium, for the browser tests of the report
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
 lock:  ## write constraints.txt anew from the ranges in pyproject.toml
 	rm -rf $(VENV)
