@@ -18,7 +18,7 @@ from quantail.nets.cores import GruConfig, LstmConfig, NoCoreConfig
 from quantail.nets.critics import CategoricalCritic, QuantileCritic
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.risk.budget import TargetDraw, after_step, start_budgets
-from quantail.risk.config import RiskConfig
+from quantail.risk.config import DualConfig, RiskConfig
 from quantail.risk.control import RiskState
 from quantail.risk.search import SearchState
 from quantail.rollout.collect import collect, start
@@ -200,7 +200,7 @@ def test_critics_learn_the_same_whatever_the_tail_weighs() -> None:
 
 def test_a_cycle_moves_target_scale_and_multiplier() -> None:
     state = risky()
-    risk = RiskConfig(alpha=0.2, limit=5.0)
+    risk = RiskConfig(alpha=0.2, limit=5.0, dual=DualConfig(hold=0.0))
     before = TrainState(
         risk=RiskState(active=True, search=SearchState(target=-1.0, low=-3.0, high=1.0), scale=2.0)
     )

@@ -68,12 +68,12 @@ def bets(**risk: Any) -> Case:
 
 
 CASES = {
-    "chain": chain(limit=-1.4),
+    "chain": chain(limit=-1.4, dual=DualConfig(hold=0.4)),
     "chain_blind": chain(limit=-1.4, observe_budget=False),
     "chain_neutral": chain(80),
     "chain_safe": chain(limit=0.9),
     "chain_infeasible": chain(
-        120, limit=1.5, dual=DualConfig(proportional=0.1, integral=0.2, cap=2.0)
+        120, limit=1.5, dual=DualConfig(hold=0.0, proportional=0.1, integral=0.2, cap=2.0)
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
@@ -82,7 +82,9 @@ CASES = {
         peso_game(),
         12,
         120,
-        RiskConfig(limit=-0.01, dual=DualConfig(start=1.0, proportional=0.1, integral=0.05)),
+        RiskConfig(
+            limit=-0.01, dual=DualConfig(hold=0.0, start=1.0, proportional=0.1, integral=0.05)
+        ),
         agent=SMALL,
     ),
     "peso_neutral": Case(
@@ -96,7 +98,7 @@ CASES = {
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
         1,
         300,
-        RiskConfig(limit=-0.15, dual=DualConfig(proportional=1.0, integral=0.02)),
+        RiskConfig(limit=-0.15, dual=DualConfig(hold=0.0, proportional=1.0, integral=0.02)),
         entropy=0.0,
         rate=1e-3,
         agent={

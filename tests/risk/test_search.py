@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
-from quantail.risk.config import RiskConfig, TargetSearch
+from quantail.risk.config import DualConfig, RiskConfig, TargetSearch
 from quantail.risk.control import (
     RiskMeasurement,
     RiskState,
@@ -144,6 +144,14 @@ def test_the_scale_rises_quickly_and_falls_slowly() -> None:
     safe = step_risk(settings, state, seen(np.tile(RETURNS * 0, 2)), 0.1)
     assert wide.scale > 2 * state.scale
     assert 0.99 * state.scale < safe.scale < state.scale
+
+
+def test_the_multiplier_is_held_while_the_policy_explores() -> None:
+    settings = RiskConfig(alpha=0.1, limit=5.0, dual=DualConfig(hold=0.3))
+    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    assert state.dual.multiplier == 0.2
+    assert step_risk(settings, state, seen(RETURNS), 0.29).dual.multiplier == 0.2
+    assert step_risk(settings, state, seen(RETURNS), 0.3).dual.multiplier > 0.2
 
 
 def test_alpha_falls_from_one() -> None:

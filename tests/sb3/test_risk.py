@@ -154,7 +154,7 @@ def test_recorded_risk_metrics_are_the_declared_ones() -> None:
 
 @pytest.mark.parametrize("weight", [0.3, None])
 def test_an_infeasible_limit_is_said_once(weight: float | None) -> None:
-    dual = DualConfig(integral=5.0, cap=1.0, patience=2)
+    dual = DualConfig(hold=0.0, integral=5.0, cap=1.0, patience=2)
     risk = RiskConfig(alpha=0.1, weight=weight) if weight else RiskConfig(limit=9.0, dual=dual)
     model = agent(risk=risk)
     with warnings.catch_warnings(record=True) as caught:

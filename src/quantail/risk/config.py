@@ -14,6 +14,9 @@ class DualConfig:
 
     start: Annotated[float, Ge(0)] = 0.2
     """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
+    hold: Annotated[float, Ge(0), Lt(1)] = 0.3
+    """Share of training in which the multiplier stays at ``start``: a policy that still explores
+    breaks limits that it will keep later, and a multiplier that answers to it goes too far."""
     proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
     integral: Annotated[float, Ge(0)] = 0.003

@@ -121,7 +121,7 @@ def step_risk(
     spread = _spread(returns)
     rate = _SCALE_UP if spread > state.scale else _SCALE_DOWN
     state = replace(state, scale=state.scale + rate * (spread - state.scale))
-    if settings.limit is not None:
+    if settings.limit is not None and progress >= settings.dual.hold:
         cvar = empirical_cvar(torch.from_numpy(returns), settings.alpha).cvar
         dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale)
         state = replace(state, dual=dual)
