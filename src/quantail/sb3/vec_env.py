@@ -86,7 +86,7 @@ class MarketVecEnv(VecEnv):
         out = self.sim.step(self._actions)
         done = out.terminated | out.truncated
         infos = self._infos(out)
-        for env in np.flatnonzero(done).tolist():
+        for env in done.nonzero()[0].tolist():
             infos[env] = infos[env] | self._ending(out, env)
         return out.observation.copy(), out.reward.astype(np.float32), done, infos
 
