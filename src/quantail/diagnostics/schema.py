@@ -49,9 +49,7 @@ class UpdateMetrics:
     """One cycle of learning; the names of Stable-Baselines3 where it has one."""
 
     loss: float = metric("train/loss", "1", "Sum of all loss terms.", better="neither")
-    policy_loss: float = metric(
-        "train/policy_gradient_loss", "1", "Clipped surrogate loss.", better="neither"
-    )
+    policy_loss: float = metric("train/policy_gradient_loss", "1", "Clipped surrogate loss.")
     entropy_loss: float = metric("train/entropy_loss", "nats", "Minus the mean policy entropy.")
     value_loss: float = metric(
         "train/value_loss", "1", "Mean loss of the critics in return scales.", better="lower"
