@@ -11,6 +11,7 @@ from quantail.nets.critics import QuantileCritic
 from quantail.risk.budget import TargetDraw
 from quantail.risk.config import RiskConfig
 from quantail.risk.control import target_draw
+from quantail.sb3.normalization import check_raw_rewards
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -58,6 +59,7 @@ def check_risk(risk: RiskConfig | None, network: PolicyConfig, env: VecEnv | Non
             "cvar_limit, cvar_weight and risk need critics that learn the law of returns; critic "
             "was scalar. Leave critic out, or use QuantileCritic or CategoricalCritic"
         )
+    check_raw_rewards(env, "tail risk")
     while isinstance(env, VecEnvWrapper):
         if isinstance(env, VecNormalize) and env.norm_reward:
             raise ConfigError(
