@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quantail import DistributionalPPO
 from quantail.nets.critics import QuantileCritic
 from quantail.optim.schedules import Schedules, StepLinear
-from quantail.risk.config import DualConfig, RiskConfig
+from quantail.risk.config import DualConfig, RiskConfig, TargetSearch
 from quantail.sb3.evaluate import evaluate_episodes
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import BettingGame, GambleChain, GaussianWeight, peso_game
@@ -50,15 +50,18 @@ class Outcome:
     cvar: float
 
 
-CHAIN = GambleChain(observe_total=False)
+BLIND = GambleChain(observe_total=False)
 """Only the budget tells how much was won so far."""
+SHORT = TargetSearch(compare="cvar")
+QUICK = DualConfig(hold=0.0, proportional=0.1, integral=0.005)
 SMALL = {"n_epochs": 6, "gae_lambda": 0.8, "policy_kwargs": {"net_arch": [32, 32]}}
 BETS = {"n_epochs": 4, "gae_lambda": 0.9, "batch_size": 2560}
 
 
-def chain(updates: int = 200, **risk: Any) -> Case:
+def chain(problem: GambleChain = BLIND, updates: int = 200, **risk: Any) -> Case:
+    risk = {"dual": QUICK, "search": SHORT, **risk} if risk else {}
     settings = RiskConfig(alpha=0.1, **risk) if risk else None
-    return Case(CHAIN, 5, updates, settings, agent=SMALL)
+    return Case(problem, 5, updates, settings, agent=SMALL)
 
 
 def bets(**risk: Any) -> Case:
@@ -68,12 +71,12 @@ def bets(**risk: Any) -> Case:
 
 
 CASES = {
-    "chain": chain(limit=-1.4, dual=DualConfig(hold=0.4)),
+    "chain": chain(GambleChain(), limit=-1.4),
     "chain_blind": chain(limit=-1.4, observe_budget=False),
-    "chain_neutral": chain(80),
+    "chain_neutral": chain(updates=80),
     "chain_safe": chain(limit=0.9),
     "chain_infeasible": chain(
-        120, limit=1.5, dual=DualConfig(hold=0.0, proportional=0.1, integral=0.2, cap=2.0)
+        updates=120, limit=1.5, dual=DualConfig(hold=0.0, proportional=0.1, integral=0.2, cap=2.0)
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
@@ -83,7 +86,9 @@ CASES = {
         12,
         120,
         RiskConfig(
-            limit=-0.01, dual=DualConfig(hold=0.0, start=1.0, proportional=0.1, integral=0.05)
+            limit=-0.01,
+            search=SHORT,
+            dual=DualConfig(hold=0.0, start=1.0, proportional=0.1, integral=0.05),
         ),
         agent=SMALL,
     ),
@@ -98,7 +103,9 @@ CASES = {
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
         1,
         300,
-        RiskConfig(limit=-0.15, dual=DualConfig(hold=0.0, proportional=1.0, integral=0.02)),
+        RiskConfig(
+            limit=-0.15, search=SHORT, dual=DualConfig(hold=0.0, proportional=1.0, integral=0.02)
+        ),
         entropy=0.0,
         rate=1e-3,
         agent={

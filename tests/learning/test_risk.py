@@ -27,7 +27,7 @@ def test_a_short_run_already_trades_mean_for_tail() -> None:
 @pytest.mark.verify
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chain_under_a_limit(seed: int) -> None:
-    """The optimum under the limit is 1.744 / -1.343; only the budget tells what was won so far."""
+    """The optimum under the limit is 1.744 / -1.343."""
     found = outcome("chain", seed)
     assert found.mean >= 1.70
     assert found.cvar >= -1.5

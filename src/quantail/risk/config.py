@@ -1,6 +1,6 @@
 """How tail risk enters the objective."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -66,6 +66,10 @@ class TargetSearch:
     """Share of the way to a better target that is gone in one update."""
     follow_rate: Annotated[float, Ge(0), Le(1)] = 0.05
     """Share of the way to its own quantile that a settled target goes in one update."""
+    compare: Literal["bound", "cvar"] = "bound"
+    """What stands beside the mean: ``bound``, ν - E(ν - G)⁺/α, has one maximum even while the
+    policy does not answer to its budget; ``cvar`` forgives a target that is no possible return,
+    which suits short episodes with few outcomes."""
     hysteresis: Annotated[float, Ge(0)] = 0.01
     """Return scales by which another target must be better."""
 

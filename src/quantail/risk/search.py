@@ -31,7 +31,7 @@ class SearchState:
     means: tuple[float, ...] = ()
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
     bounds: tuple[float, ...] = ()
-    """Smoothed predicted ν - E(ν - G)⁺/α for each target of the grid."""
+    """Smoothed predicted ν - E(ν - G)⁺/α, or CVaR, for each target of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ def step_search(
     means, bounds = np.array(state.means), np.array(state.bounds)
     if curve is not None:
         rate = settings.curve_rate if means.size else 1.0
-        past = (means, bounds) if means.size else (curve.means, curve.bounds)
+        seen = curve.bounds if settings.compare == "bound" else curve.tails
+        past = (means, bounds) if means.size else (curve.means, seen)
         means = (1 - rate) * past[0] + rate * curve.means
-        bounds = (1 - rate) * past[1] + rate * curve.bounds
+        bounds = (1 - rate) * past[1] + rate * seen
     grid = target_grid(settings, state)
     target = _better_target(settings, grid, means + weight * bounds, state.target, scale)
     wanted = _span(returns, alpha, scale)
