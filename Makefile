@@ -52,7 +52,7 @@ docs: $(STAMP)  ## write the generated pages under docs/
 	$(BIN)/python -m tests.risk.cvar_accuracy
 
 verify: $(STAMP) browser  ## the learning proofs that take minutes
-	$(BIN)/python -m pytest -n $(WORKERS) -m verify
+	QUANTAIL_BROWSER=required $(BIN)/python -m pytest -n $(WORKERS) -m verify
 	$(BIN)/python -m tests.learning.table
 
 bench: $(STAMP)  ## speed against others, as ratios within one run
