@@ -7,6 +7,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
+from quantail import DistributionalPPO
 from quantail.errors import ConfigError
 from quantail.sb3.vec_env import MarketVecEnv
 from quantail.sim.actions import DiscreteActions
@@ -117,6 +118,12 @@ def test_the_agents_discount_is_checked_against_the_reward():
     env.unwrapped.check_gamma(0.9)
     with pytest.raises(ConfigError, match="reward.gamma: must equal the agent's gamma, 0.99"):
         env.unwrapped.check_gamma(0.99)
+    with pytest.raises(ConfigError, match="reward.gamma: must equal the agent's gamma, 0.99"):
+        DistributionalPPO("MlpPolicy", env, gamma=0.99)
+    agent = DistributionalPPO("MlpPolicy", VecMonitor(make()), gamma=0.99, n_steps=8, batch_size=32)
+    agent.set_env(env)
+    with pytest.raises(ConfigError, match="reward.gamma: must equal the agent's gamma, 0.99"):
+        agent.learn(8)
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,16 @@ from quantail.rollout.demonstrations import Demonstrations
 from quantail.rollout.sequences import chunk_length
 from quantail.sb3.acting import act
 from quantail.sb3.buffer import check_buffer_class
-from quantail.sb3.checks import check_policy, check_ranges, check_sde, check_sizes, joined
+from quantail.sb3.checks import (
+    check_environment,
+    check_policy,
+    check_ranges,
+    check_sde,
+    check_sizes,
+    joined,
+)
 from quantail.sb3.controllers import (
     check_demonstrations,
-    check_freezing,
     check_lone_critics,
     check_owners,
     regrouped,
@@ -44,7 +50,7 @@ from quantail.sb3.exploration import seeded
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import POLICIES, MlpPolicy
-from quantail.sb3.risk import check_risk, with_budget
+from quantail.sb3.risk import with_budget
 from quantail.sb3.saving import save_agent
 from quantail.sb3.training import learn_from
 from quantail.state import TrainState
@@ -262,8 +268,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         check_value_clip(self.learner_config.value_clip, self.policy.net.config.critic.kind)
         check_lone_critics(self.learner_config, self.policy.net)
-        check_freezing(self.freeze_normalizer, self.env)
-        check_risk(self.learner_config.tail_risk, self.policy.net.config, self.env)
+        self._check_environment()
         if self.learner_config.splits_learning_rate:
             self.policy.optimizer = regrouped(self.policy)
         self._length = chunk_length(
@@ -273,6 +278,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self.policy.net.config.core.kind != "none",
         )
         self._generator = seeded(self.seed)
+
+    def _check_environment(self) -> None:
+        risk, network = self.learner_config.tail_risk, self.policy.net.config
+        check_environment(self.env, self.gamma, self.freeze_normalizer, risk, network)
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
         super()._maybe_recommend_cpu(mlp_class_name)
@@ -303,8 +312,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         reset_num_timesteps: bool = True,
         *rest: Any,
     ) -> tuple[int, BaseCallback]:
-        check_freezing(self.freeze_normalizer, self.env)  # again: set_env() may have changed it
-        check_risk(self.learner_config.tail_risk, self.policy.net.config, self.env)
+        self._check_environment()  # again: set_env() may have changed it
         if reset_num_timesteps or self._last_obs is None:
             self._carry = None  # the environments are about to be reset
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *rest)

@@ -5,10 +5,15 @@ from typing import Any
 
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.common.vec_env import VecEnv
 
 from quantail.errors import ConfigError, QuantailWarning
+from quantail.nets.actor_critic import PolicyConfig
+from quantail.risk.config import RiskConfig
+from quantail.sb3.controllers import check_freezing
 from quantail.sb3.errors import SettingError
 from quantail.sb3.policy import MlpPolicy
+from quantail.sb3.risk import check_risk
 
 
 def check_policy(policy: str | type[BasePolicy]) -> None:
@@ -30,6 +35,22 @@ def check_policy(policy: str | type[BasePolicy]) -> None:
                 f"{policy.__name__}.{name} would have no effect: training reads the network in "
                 "policy.net. Pass a features_extractor_class or a core, or change policy.net"
             )
+
+
+def check_environment(
+    env: VecEnv | None, gamma: float, freeze: bool, risk: RiskConfig | None, network: PolicyConfig
+) -> None:
+    """Refuse an environment that does not fit the agent's settings.
+
+    Raises:
+        ConfigError: Its reward is shaped with another discount, there are no statistics to freeze,
+            or tail risk cannot be measured in it.
+    """
+    check_gamma = getattr(None if env is None else env.unwrapped, "check_gamma", None)
+    if check_gamma is not None:
+        check_gamma(gamma)
+    check_freezing(freeze, env)
+    check_risk(risk, network, env)
 
 
 def check_sde(use_sde: bool, sde_sample_freq: int) -> None:
