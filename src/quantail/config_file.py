@@ -73,7 +73,7 @@ def _validated(kind: type[ConfigT], given: Given) -> ConfigT:
         return TypeAdapter(kind).validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
         found = [e for e in error.errors() if not _is_echo(e)]
-        problems = [_problem(kind, merged, given.sources, e) for e in found]
+        problems = [p for e in found for p in _problems(kind, merged, given.sources, e)]
         raise ConfigError(sorted(problems, key=lambda problem: problem.path)) from None
 
 
@@ -177,23 +177,22 @@ def _is_echo(error: ErrorDetails) -> bool:
     return is_short and len(given) >= error["ctx"]["min_length"]
 
 
-def _problem(
+def _problems(
     kind: type, data: Mapping[str, Any], sources: Mapping[KeyPath, str], error: ErrorDetails
-) -> ConfigProblem:
-    """Translate one finding of pydantic into a problem under the path that the user wrote."""
+) -> list[ConfigProblem]:
+    """Translate one finding of pydantic into problems under the paths that the user wrote."""
     path, owner = _user_path(kind, data, error["loc"])
     found = error["type"]
     if found.startswith("union_tag"):
         path = (*path, "kind")
     if found == "unexpected_keyword_argument":
-        return ConfigProblem(dotted(path), _unknown(path, owner), _source(path, sources))
+        return [ConfigProblem(dotted(path), _unknown(path, owner), _source(path, sources))]
     if found in ("value_error", "assertion_error"):
         cause = error.get("ctx", {}).get("error")
-        if isinstance(cause, ConfigError) and len(cause.problems) == 1:
-            inner = cause.problems[0]
-            path = (*path, *inner.path.split(".")) if inner.path else path
-            return ConfigProblem(dotted(path), inner.message, _source(path, sources))
-        return ConfigProblem(dotted(path), str(cause), _source(path, sources))
+        if not isinstance(cause, ConfigError):
+            return [ConfigProblem(dotted(path), str(cause), _source(path, sources))]
+        inner = [(_below(path, problem.path), problem.message) for problem in cause.problems]
+        return [ConfigProblem(dotted(at), text, _source(at, sources)) for at, text in inner]
     rule = _WORDS.get(found)
     limits = {
         name: f"{limit:g}" if isinstance(limit, float) else limit
@@ -203,7 +202,12 @@ def _problem(
     if found not in ("missing", "union_tag_not_found"):
         given = error["input"] if found != "union_tag_invalid" else error["input"].get("kind")
         sentence += f"; was {given!r}"
-    return ConfigProblem(dotted(path), sentence, _source(path, sources))
+    return [ConfigProblem(dotted(path), sentence, _source(path, sources))]
+
+
+def _below(path: KeyPath, inner: str) -> KeyPath:
+    """Return the path of a problem that a part's own check named from where the part stands."""
+    return (*path, *inner.split(".")) if inner else path
 
 
 def _user_path(kind: Any, data: Any, location: Sequence[str | int]) -> tuple[KeyPath, Any]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from quantail.config_class import config
 from quantail.config_file import parse_config, read_config, write_config
-from quantail.errors import ConfigError
+from quantail.errors import ConfigError, ConfigProblem
 from tests.catalogue import catalogue
 from tests.foundation.shapes import CategoricalHead, QuantileHead, Root, Window
 
@@ -158,3 +159,24 @@ def test_written_config_names_every_key() -> None:
     assert "n_quantiles: 64" in text
     assert "max_grad_norm: 0.5" in text
     assert parse_config(Root, text) == Root()
+
+
+def test_several_problems_of_one_check_are_listed_side_by_side() -> None:
+    @config
+    class Pair:
+        first: int = 1
+        second: int = 2
+
+        def check(self) -> None:
+            raise ConfigError(
+                [ConfigProblem("first", "is odd"), ConfigProblem("second", "is even")]
+            )
+
+    @config
+    class Whole:
+        pair: Pair
+
+    with pytest.raises(ConfigError) as refused:
+        parse_config(Whole, "pair: {first: 3}\n")
+    assert [problem.path for problem in refused.value.problems] == ["pair.first", "pair.second"]
+    assert str(refused.value).count("Configuration has") == 1
