@@ -98,29 +98,14 @@ def update(
         policy, optimizer, rollout, targets, settings, now, counted, generator, extras
     )
     early = explained_variance(twin_mean(rollout.values, twin), targets.returns, rollout.weights)
-    late, grouped = None, {}
-    if settings.explained_variance.after_update:
-        values = twin_mean(replayed_values(policy, rollout), twin)
-        late = explained_variance(values, targets.returns, rollout.weights)
-        if rollout.groups is not None:
-            rows = (values, targets.returns, rollout.weights)
-            grouped = grouped_explained_variance(*rows, rollout.groups)
-    before = moments(_normalizer_state(policy))
-    _update_normalizer(policy, rollout)
-    moved = drift(before, moments(_normalizer_state(policy)))
+    late, grouped = _explained_now(policy, settings, rollout, targets)
+    moved = _update_normalizer(policy, rollout)
     judged = early if late is None else late
     advanced, control = after_cycle(settings, now, entropy, state, cycle, rollout, judged, moved)
     risk: RiskInfo | None = None
     if settings.tail_risk is not None:
         risk_state, risk = after_tail_cycle(
-            settings.tail_risk,
-            state.risk,
-            policy,
-            rollout,
-            targets,
-            objective,
-            now,
-            generator,
+            settings.tail_risk, state.risk, policy, rollout, targets, objective, now, generator
         )
         advanced = replace(advanced, risk=risk_state)
     result = UpdateResult(
@@ -231,11 +216,30 @@ def _back_to_health(
     return replace(cycle, guard=guard, rolled_back=True)
 
 
-def _update_normalizer(policy: ActorCritic, rollout: Rollout) -> None:
-    """Take in the observations of the rollout, without those that stand in for bad ones."""
+def _explained_now(
+    policy: ActorCritic, settings: LearnerConfig, rollout: Rollout, targets: Targets
+) -> tuple[Tensor | None, dict[str, float]]:
+    """Return the explained variance of the updated critics, over all rows and by group."""
+    if not settings.explained_variance.after_update:
+        return None, {}
+    values = twin_mean(replayed_values(policy, rollout), policy.config.twin)
+    rows = (values, targets.returns, rollout.weights)
+    if rollout.groups is None:
+        return explained_variance(*rows), {}
+    return explained_variance(*rows), grouped_explained_variance(*rows, rollout.groups)
+
+
+def _update_normalizer(policy: ActorCritic, rollout: Rollout) -> tuple[float, float] | None:
+    """Take in the observations of the rollout, without those that stand in for bad ones.
+
+    Returns:
+        How far means and deviations moved; None without a normalizer.
+    """
+    before = moments(_normalizer_state(policy))
     faults = rollout.faults
     kept = ~torch.zeros_like(rollout.terminated) if faults is None else ~faults.rows
     policy.update_normalizer(map_observation(rollout.observations, lambda part: part[kept]))
+    return drift(before, moments(_normalizer_state(policy)))
 
 
 def _normalizer_state(policy: ActorCritic) -> dict[str, Tensor] | None:

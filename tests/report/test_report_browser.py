@@ -115,6 +115,7 @@ def test_a_change_of_theme_redraws_the_figures(browser, report):
     page = visit(browser, report, DESKTOP, "light").page
     page.emulate_media(color_scheme="dark")
     wait_until(page, f"{AGENT_LINE} === '{rgb(DARK['agent'])}'")
+    assert page.evaluate(AGENT_LINE) == rgb(DARK["agent"])
 
 
 def test_another_window_can_be_chosen_and_zoomed_into(browser, report):

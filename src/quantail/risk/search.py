@@ -7,7 +7,7 @@ The latter is compared, and not CVaR itself, because it has one maximum, at the 
 while the policy does not yet answer to its budget.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,9 +90,7 @@ def step_search(
     """
     if progress >= settings.settle:
         moved = state.target + settings.follow_rate * (var(returns, alpha) - state.target)
-        return SearchState(
-            target=moved, low=state.low, high=state.high, means=state.means, bounds=state.bounds
-        )
+        return replace(state, target=moved)
     means, bounds = np.array(state.means), np.array(state.bounds)
     if curve is not None:
         rate = settings.curve_rate if means.size else 1.0

@@ -17,7 +17,6 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quantail.checkpoint.archive import Location
 from quantail.config import ExplainedVariance, LearnerConfig
-from quantail.errors import ConfigError
 from quantail.flow import Rollout, RolloutCarry
 from quantail.losses.imitation import ImitationConfig
 from quantail.losses.value_clip import MeanClip, NoClip, ValueClipConfig, check_value_clip
@@ -30,16 +29,9 @@ from quantail.optim.schedules import Schedules
 from quantail.risk.config import RiskConfig, risk_config
 from quantail.rollout.demonstrations import Demonstrations
 from quantail.rollout.sequences import chunk_length
+from quantail.sb3 import checks
 from quantail.sb3.acting import act
 from quantail.sb3.buffer import check_buffer_class
-from quantail.sb3.checks import (
-    check_environment,
-    check_policy,
-    check_ranges,
-    check_sde,
-    check_sizes,
-    joined,
-)
 from quantail.sb3.controllers import (
     check_demonstrations,
     check_lone_critics,
@@ -179,15 +171,13 @@ class DistributionalPPO(OnPolicyAlgorithm):
         cvar_weight: float | None = None,
         risk: RiskConfig | None = None,
     ) -> None:
-        check_policy(policy)
+        checks.check_policy(policy)
         check_buffer_class(rollout_buffer_class)
-        if value_clip is not None and clip_range_vf is not None:
-            raise ConfigError("clip_range_vf has no effect beside value_clip; leave it out")
-        if kl_control is not None and target_kl is not None:
-            raise ConfigError("target_kl has no effect beside kl_control; leave it out")
+        checks.check_beside("clip_range_vf", clip_range_vf, "value_clip", value_clip)
+        checks.check_beside("target_kl", target_kl, "kl_control", kl_control)
         check_owners(schedules or Schedules(), locals(), signature(DistributionalPPO))
         check_demonstrations(imitation, demonstrations)
-        policy_kwargs = joined(policy_kwargs or {}, {"critic": critic, "twin": twin})
+        policy_kwargs = checks.joined(policy_kwargs or {}, {"critic": critic, "twin": twin})
         tail_risk = risk_config(cvar_alpha, cvar_limit, cvar_weight, risk)
         policy_kwargs = with_budget(policy_kwargs, tail_risk, gamma)
         super().__init__(
@@ -258,10 +248,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
             self._setup_model()
 
     def _setup_model(self) -> None:
-        check_sde(self.use_sde, self.sde_sample_freq)
+        checks.check_sde(self.use_sde, self.sde_sample_freq)
         rows = self.n_steps * self.n_envs
-        check_ranges(self.clip_range, self.clip_range_vf)
-        check_sizes(rows, self.batch_size, self.normalize_advantage)
+        checks.check_ranges(self.clip_range, self.clip_range_vf)
+        checks.check_sizes(rows, self.batch_size, self.normalize_advantage)
         super()._setup_model()
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
@@ -281,7 +271,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
 
     def _check_environment(self) -> None:
         risk, network = self.learner_config.tail_risk, self.policy.net.config
-        check_environment(self.env, self.gamma, self.freeze_normalizer, risk, network)
+        checks.check_environment(self.env, self.gamma, self.freeze_normalizer, risk, network)
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "MlpPolicy") -> None:
         super()._maybe_recommend_cpu(mlp_class_name)

@@ -53,6 +53,12 @@ def check_environment(
     check_risk(risk, network, env)
 
 
+def check_beside(name: str, given: object, owner: str, owned: object) -> None:
+    """Refuse an argument that another one, which says more, replaces."""
+    if given is not None and owned is not None:
+        raise ConfigError(f"{name} has no effect beside {owner}; leave it out")
+
+
 def check_sde(use_sde: bool, sde_sample_freq: int) -> None:
     """Refuse a frequency without effect."""
     if not use_sde and sde_sample_freq != -1:
