@@ -1,6 +1,10 @@
-"""What the controllers are worth; run by ``make verify``. Figures stand in docs/controllers.md."""
+"""What the controllers are worth; run by ``make verify``. Figures stand in docs/controllers.md.
 
-import statistics
+Every figure is logged as it comes: ``pytest -m verify tests/learning/test_controllers.py
+--log-cli-level=INFO`` shows them.
+"""
+
+import logging
 
 import numpy as np
 import pytest
@@ -8,7 +12,9 @@ from scipy import stats
 
 from tests.learning.controllers import LOCK_STEPS, cartpole, lock_steps
 
-SEEDS = range(5)
+SEEDS = range(10, 15)
+"""Settings were chosen on seeds 0 to 4; these had no part in it."""
+LOG = logging.getLogger(__name__)
 
 
 def interval(first: list[float], second: list[float]) -> tuple[float, float]:
@@ -17,22 +23,33 @@ def interval(first: list[float], second: list[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def rate_scores(factor: float, controlled: bool) -> list[float]:
+    found = []
+    for seed in SEEDS:
+        found.append(cartpole(factor, controlled, seed))
+        LOG.info("rate x%g, controlled %s, seed %d: %.1f", factor, controlled, seed, found[-1])
+    return found
+
+
 @pytest.mark.verify
 def test_the_kl_controller_saves_runs_with_a_rate_too_high() -> None:
     better = []
     for factor in (10.0, 30.0):
-        held = [cartpole(factor, True, seed) for seed in SEEDS]
-        free = [cartpole(factor, False, seed) for seed in SEEDS]
+        held, free = rate_scores(factor, True), rate_scores(factor, False)
         better.append(interval(held, free)[0] > 0)
+        LOG.info("rate x%g: interval %s", factor, interval(held, free))
     assert any(better)
 
 
 @pytest.mark.verify
 def test_demonstrations_halve_the_steps_to_a_rare_reward() -> None:
-    shown = [lock_steps(True, seed) for seed in range(3)]
-    alone = [lock_steps(False, seed) for seed in range(3)]
-    assert max(shown) < LOCK_STEPS
-    assert statistics.mean(shown) < statistics.mean(alone) / 2
+    """On every seed: the run without is counted as ``LOCK_STEPS`` where it never gets there."""
+    pairs = []
+    for seed in SEEDS:
+        pairs.append((lock_steps(True, seed), lock_steps(False, seed)))
+        LOG.info("lock, seed %d: with %d, without %d", seed, *pairs[-1])
+    assert all(shown < LOCK_STEPS for shown, _ in pairs)
+    assert all(shown < alone / 2 for shown, alone in pairs)
 
 
 def test_the_interval_by_hand() -> None:
