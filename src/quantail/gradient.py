@@ -26,7 +26,7 @@ from quantail.nets.actor_critic import ActorCritic
 from quantail.optim.accumulation import AccumulationInfo, accumulate
 from quantail.optim.gradients import clip_gradients, gradient_norm
 from quantail.optim.kl_control import StopReason
-from quantail.optim.safety import guarded_step
+from quantail.optim.safety import first_bad, guarded_step
 from quantail.rollout.demonstrations import DemonstrationRows, raw_action
 from quantail.rollout.sequences import microbatches
 
@@ -83,7 +83,7 @@ def gradient_step(
         critic_grad_norms=critic_norms,
         skipped=gradient.non_finite,
         outcomes=_outcomes(terms, gradient, undone),
-        first_bad=gradient.first_bad or undone,
+        first_bad=_first_bad(terms, gradient) or undone,
         taken=taken and not undone,
         actor=actor,
         stop=reason,
@@ -172,11 +172,30 @@ def _outcomes(
     found: list[Place | None] = []
     for term, ok, bad in zip(terms, gradient.used, gradient.bad, strict=True):
         if bad == "loss":
-            ratio = term.ratio
-            is_ratio = bool(ratio.log_ratio_nan_count + ratio.log_ratio_inf_count > 0)
-            found.append("log_ratio" if is_ratio else "loss")
+            found.append("log_ratio" if _has_bad_ratio(term) else "loss")
         elif bad:
             found.append("gradient")
         elif ok and not undone:
             found.append(None)
     return (*found, "parameter") if undone else tuple(found)
+
+
+def _first_bad(terms: list[LossTerms], gradient: AccumulationInfo) -> str:
+    """Name the first tensor of the micro-batches that was not finite; empty when all were."""
+    for term, bad in zip(terms, gradient.bad, strict=True):
+        if bad:
+            return _bad_term(term) if bad == "loss" else f"gradient of {bad}"
+    return ""
+
+
+def _bad_term(term: LossTerms) -> str:
+    if _has_bad_ratio(term):
+        return "log-ratio"
+    named = {"policy loss": term.policy, "entropy": term.entropy}
+    named |= {f"loss of critic {number}": loss for number, loss in enumerate(term.values, start=1)}
+    named |= {"KL penalty": term.penalty, "imitation loss": term.imitation}
+    return first_bad(named) or "sum of the loss terms"
+
+
+def _has_bad_ratio(term: LossTerms) -> bool:
+    return bool(term.ratio.log_ratio_nan_count + term.ratio.log_ratio_inf_count > 0)

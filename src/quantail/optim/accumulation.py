@@ -21,16 +21,14 @@ class AccumulationInfo:
     used: tuple[bool, ...]
     """For each micro-batch, in order."""
     bad: tuple[str, ...]
-    """For each micro-batch what was not finite first, in the words of ``first_bad``."""
+    """For each micro-batch what was not finite first: "loss", the name of a parameter, or "gradient
+    norm" when only the norm over all overflows; empty if all was well."""
     weight: float
     """Σ W over the micro-batches used; with 0 no gradient was set and no step may be taken."""
     empty: int
     """Micro-batches left out because no row had weight."""
     non_finite: int
     """Micro-batches left out because their loss or a gradient was not finite."""
-    first_bad: str
-    """What was not finite first: "loss", the name of a parameter, or "gradient norm" when only the
-    norm over all overflows; empty if all was well."""
 
 
 def accumulate(
@@ -55,7 +53,7 @@ def accumulate(
     sums: list[Tensor | None] = [None] * len(tensors)
     used: list[bool] = []
     found: list[str] = []
-    weight, empty, non_finite, first_bad = 0.0, 0, 0, ""
+    weight, empty, non_finite = 0.0, 0, 0
     for loss, share in losses:
         if share == 0:
             empty += 1
@@ -67,13 +65,12 @@ def accumulate(
         found.append(bad)
         if bad:
             non_finite += 1
-            first_bad = first_bad or bad
             continue
         weight += share
         sums = [_plus(total, part) for total, part in zip(sums, gradients, strict=True)]
     for parameter, total in zip(tensors, sums, strict=True):
         parameter.grad = None if total is None else total / weight
-    return AccumulationInfo(tuple(used), tuple(found), weight, empty, non_finite, first_bad)
+    return AccumulationInfo(tuple(used), tuple(found), weight, empty, non_finite)
 
 
 def _finite_gradients(
