@@ -1,5 +1,6 @@
 """``quantail train`` as a user meets it: real processes, signals and exit codes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,9 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from quantail.config_file import read_config
+from quantail.evaluation.record_file import load_evaluation
+from quantail.experiment.config import RunConfig
 from quantail.experiment.folder import METRICS, RunFolder
+from quantail.report import write_report
 from quantail.sb3.agent import DistributionalPPO
 from tests.experiment.small_runs import PROBLEM
 
@@ -95,3 +101,53 @@ def test_a_killed_run_can_be_reported(tmp_path: Path, n_lines: int) -> None:
     RunFolder(tmp_path / "run").read_lines(METRICS)
     for file in (tmp_path / "run").rglob("*.zip"):
         DistributionalPPO.load(file)
+
+
+def is_whole(run: Path) -> None:
+    """Read every file of a run that is not a passing one, beside its place."""
+    for path in (file for file in run.rglob("*") if file.is_file()):
+        if any(part.endswith(".tmp") for part in path.relative_to(run).parts):
+            continue
+        match path.suffix:
+            case ".json":
+                json.loads(path.read_text())
+            case ".jsonl":
+                RunFolder(run).read_lines(str(path.relative_to(run)))
+            case ".zip":
+                DistributionalPPO.load(path)
+            case ".yaml":
+                read_config(RunConfig, path)
+            case ".parquet":
+                load_evaluation(path.parent)  # checks the checksum of every file
+            case ".html":
+                assert path.read_text().endswith("</html>\n")
+            case other:
+                raise AssertionError(f"{path}: what is a file of kind {other!r}?")
+
+
+@pytest.mark.verify
+def test_a_kill_at_any_moment_leaves_whole_files(tmp_path: Path) -> None:
+    """Ten kills at random moments of a short run, which trains, validates, tests and reports."""
+    rng = np.random.default_rng()
+    states = []
+    for number in range(10):
+        folder = tmp_path / f"run{number}"
+        run = subprocess.Popen(
+            [COMMAND, "train", *SETTINGS, "--set", "budget.steps=16384", "--out", str(folder)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not (folder / "config.yaml").exists():
+            assert run.poll() is None
+            time.sleep(0.01)
+        delay = rng.uniform(0.0, 12.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(delay)
+        run.kill()
+        run.wait()
+        is_whole(folder)
+        assert write_report(folder).stat().st_size > 5_000
+        is_whole(folder)
+        status = folder / "status.json"
+        states.append(json.loads(status.read_text())["state"] if status.exists() else "none")
+    assert "running" in states, states

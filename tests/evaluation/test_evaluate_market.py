@@ -7,12 +7,8 @@ from quantail.errors import ConfigError
 from quantail.evaluation import backtest as module
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
-from quantail.evaluation.evaluate_market import (
-    MarketEvaluation,
-    evaluate_market,
-    overfitting,
-    run_with_curves,
-)
+from quantail.evaluation.curves import MarketEvaluation, run_variants, sensitivity_curves
+from quantail.evaluation.evaluate_market import evaluate_market, overfitting
 from quantail.evaluation.measures import MEASURES
 from quantail.evaluation.record_file import load_evaluation, save_evaluation
 from quantail.sb3.vec_env import MarketVecEnv
@@ -83,7 +79,8 @@ def test_curves_pass_through_the_agents_own_result(evaluation):
 def test_small_groups_give_the_same_curves(evaluation, market, agent, monkeypatch):
     monkeypatch.setattr(module, "_MOST_STEPS", 1)
     task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
-    _, costs, delays = run_with_curves(task, agent, SETTINGS)
+    _, tracks = run_variants(task, agent, SETTINGS)
+    costs, delays = sensitivity_curves(tracks, SETTINGS, evaluation.periods_per_year)
     for ours, theirs in ((costs, evaluation.cost_curve), (delays, evaluation.delay_curve)):
         for mine, other in zip(ours.points, theirs.points, strict=True):
             assert mine.factor == other.factor

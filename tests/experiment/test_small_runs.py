@@ -195,7 +195,13 @@ def test_a_collapse_is_noticed_and_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows[0]["step"] == PATIENCE * 128
     assert "has collapsed to one action (1) whatever it sees" in rows[0]["text"]
     assert "budget.cost_ramp = 0.5" in rows[0]["text"]
-    assert watcher.messages == [rows[0]["text"]]
+    held = "The agent holds a position of about 0 for 100.0 % of the"
+    assert rows[1]["text"].startswith(f"{held} validation on positive_control")
+    assert len(rows) == 2  # each is said once
+    assert watcher.messages[:2] == [row["text"] for row in rows]
+    assert watcher.messages[2].startswith(f"{held} test on positive_control")
+    assert result.test is not None
+    assert result.test.notes[0].startswith(f"{held} test")
     flags = [row["health/constant_action"] for row in metrics(result.folder)[:8]]
     assert flags == [0, 0, 1, 1, 1, 1, 1, 1]
     assert rows[0]["text"].split(".")[0] in (result.folder / "report.html").read_text()

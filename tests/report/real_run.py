@@ -10,7 +10,8 @@ from stable_baselines3.common.logger import KVWriter, Logger
 
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
-from quantail.evaluation.evaluate_market import MarketEvaluation, evaluate_market
+from quantail.evaluation.curves import MarketEvaluation
+from quantail.evaluation.evaluate_market import evaluate_market
 from quantail.evaluation.record_file import save_evaluation
 from quantail.sb3.agent import DistributionalPPO
 from quantail.sb3.vec_env import MarketVecEnv

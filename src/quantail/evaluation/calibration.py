@@ -10,6 +10,7 @@ overlap. Under a calibrated critic the probability integral transform F(G) is un
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -33,6 +34,38 @@ def horizon(gamma: float) -> int | None:
     return None if gamma >= 1.0 else max(1, math.ceil(math.log(_REST) / math.log(gamma)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches:
+    """Whole stretches that do not overlap: what the critic foretold of each, and what came."""
+
+    law: Forecast
+    """[n, M] at the start of each."""
+    realized: FloatArray
+    """[n] discounted returns."""
+    length: int
+    """Steps of a stretch."""
+
+
+def join_stretches(parts: Sequence[Stretches]) -> Stretches | None:
+    """Return all stretches together; None when they are of different kinds or there is none."""
+    kinds = {(part.length, part.law.atoms.shape[1]) for part in parts}
+    if len(kinds) != 1:
+        return None
+    law = Forecast(
+        np.concatenate([part.law.atoms for part in parts]),
+        np.concatenate([part.law.weights for part in parts]),
+    )
+    realized = np.concatenate([part.realized for part in parts])
+    return Stretches(law, realized, parts[0].length)
+
+
+def calibration_of(found: Stretches | None) -> Calibration | None:
+    """Return the calibration over stretches; None with fewer than 20 of them."""
+    if found is None or len(found.realized) < _MIN_STARTS:
+        return None
+    return compare_laws(found.law, found.realized, found.length)
+
+
 def calibrate(
     forecasts: Sequence[Forecast],
     rewards: FloatArray,
@@ -40,7 +73,22 @@ def calibrate(
     terminated: BoolArray,
     gamma: float,
 ) -> Calibration | None:
-    """Compare forecasts with what came.
+    """Compare forecasts with what came; see :func:`stretches` for the arguments.
+
+    Returns:
+        None with fewer than 20 whole stretches, or without discount.
+    """
+    return calibration_of(stretches(forecasts, rewards, alive, terminated, gamma))
+
+
+def stretches(
+    forecasts: Sequence[Forecast],
+    rewards: FloatArray,
+    alive: BoolArray,
+    terminated: BoolArray,
+    gamma: float,
+) -> Stretches | None:
+    """Cut a run into whole stretches and discount what came in each.
 
     Args:
         forecasts: At steps 0, h, 2h, ...; of N accounts each.
@@ -50,13 +98,13 @@ def calibrate(
         gamma: The discount of the critic's returns.
 
     Returns:
-        None with fewer than 20 whole stretches, or without discount.
+        None without forecasts or without discount.
     """
     length = horizon(gamma)
     if length is None:
         return None
     weights = gamma ** np.arange(length)
-    laws, returns = [], []
+    found = []
     for start, (now, later) in enumerate(pairwise(forecasts)):
         part = slice(start * length, (start + 1) * length)
         whole = alive[part].all(axis=0)
@@ -66,15 +114,10 @@ def calibrate(
         goes_on = alive[part.stop] if part.stop < len(alive) else whole
         rest = np.where(goes_on, later.mean(), 0.0)
         known = used & (goes_on | terminated)
-        returns.append((weights @ rewards[part] + gamma**length * rest)[known])
-        laws.append(Forecast(now.atoms[known], now.weights[known]))
-    if not returns or sum(map(len, returns)) < _MIN_STARTS:
-        return None
-    law = Forecast(
-        np.concatenate([part.atoms for part in laws]),
-        np.concatenate([part.weights for part in laws]),
-    )
-    return compare_laws(law, np.concatenate(returns), length)
+        returns = (weights @ rewards[part] + gamma**length * rest)[known]
+        law = Forecast(now.atoms[known], now.weights[known])
+        found.append(Stretches(law, returns, length))
+    return join_stretches(found)
 
 
 def compare_laws(law: Forecast, realized: FloatArray, length: int) -> Calibration:

@@ -1,69 +1,34 @@
 """An agent on bars it has not seen: tracks, measures, comparisons, curves and verdict."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from annotated_types import Ge
 
-from quantail.config_class import config
-from quantail.errors import ConfigError, ConfigProblem
 from quantail.evaluation.agent_policy import AgentPolicy
-from quantail.evaluation.backtest import (
-    MarketRun,
-    MarketTask,
-    make_track,
-    memory_groups,
-    run_market,
-    run_markets,
-)
+from quantail.evaluation.backtest import MarketRun, MarketTask, make_track, run_market
 from quantail.evaluation.baselines import average_position, market_baselines
-from quantail.evaluation.bootstrap import BootstrapConfig
-from quantail.evaluation.calibration import calibrate, horizon
+from quantail.evaluation.calibration import Stretches, calibration_of, horizon, stretches
+from quantail.evaluation.constant import constant_position
+from quantail.evaluation.curves import (
+    OWN,
+    Evidence,
+    MarketEvaluation,
+    run_variants,
+    sensitivity_curves,
+)
 from quantail.evaluation.overfitting import deflated_sharpe_of, probability_of_overfitting
 from quantail.evaluation.periods import periods_per_year
-from quantail.evaluation.record import (
-    Calibration,
-    CostCurve,
-    DelayCurve,
-    Evaluation,
-    Overfitting,
-    Series,
-    Track,
-)
-from quantail.evaluation.tables import break_even, compare, measure_series, sensitivity_point
+from quantail.evaluation.record import Calibration, Evaluation, Overfitting, Track
+from quantail.evaluation.tables import compare, measure_series
 from quantail.evaluation.verdict import market_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import BoolArray, FloatArray
 
-_OWN: Final = (1.0, 0)
-"""Factor on the costs and additional delay of the agent as it is."""
-
-
-@config
-class MarketEvaluation:
-    """How an agent is judged on a market."""
-
-    bootstrap: BootstrapConfig = BootstrapConfig()
-    """How intervals are computed."""
-    cost_factors: tuple[Annotated[float, Ge(0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
-    """Multiples of fee, spread and slippage; must include 1. Empty for no curve."""
-    delays: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
-    """Bars that orders fill later than ``fill.delay`` says; must include 0. Empty for no curve."""
-    momentum_window: Annotated[int, Ge(1)] = 20
-    """Bars over which the momentum baseline looks back."""
-    sampled: bool = True
-    """Also run the agent with drawn actions, as it acted in training."""
-
-    def check(self) -> None:
-        """Refuse curves out of order or without their reference point."""
-        for name, values, reference in (
-            ("cost_factors", self.cost_factors, 1.0),
-            ("delays", self.delays, 0),
-        ):
-            if values and (list(values) != sorted(set(values)) or reference not in values):
-                problem = f"must rise and include {reference:g}, or be empty; was {values!r}"
-                raise ConfigError([ConfigProblem(name, problem)])
+UNJUDGED_CRITIC: Final = (
+    "The critic's forecasts cannot be judged: it predicts no law, its returns are not discounted, "
+    "or the windows hold too few whole stretches of its horizon."
+)
 
 
 def evaluate_market(
@@ -77,6 +42,24 @@ def evaluate_market(
     trial_returns: FloatArray | None = None,
     settings: MarketEvaluation = MarketEvaluation(),  # noqa: B008 - frozen
 ) -> Evaluation:
+    """Judge an agent over all windows of a task, at full cost; see :func:`judge_market`."""
+    return judge_market(
+        task, agent, role=role, split=split, seeds=seeds, n_trials=n_trials,
+        trial_returns=trial_returns, settings=settings,
+    )[0]  # fmt: skip
+
+
+def judge_market(
+    task: MarketTask,
+    agent: DistributionalPPO,
+    *,
+    role: Literal["validation", "test"],
+    split: str,
+    seeds: tuple[int, ...] = (),
+    n_trials: int = 1,
+    trial_returns: FloatArray | None = None,
+    settings: MarketEvaluation = MarketEvaluation(),  # noqa: B008 - frozen
+) -> tuple[Evaluation, Evidence]:
     """Judge an agent over all windows of a task, at full cost.
 
     Args:
@@ -92,8 +75,9 @@ def evaluate_market(
         settings: Baselines, curves and intervals.
     """
     bootstrap, periods = settings.bootstrap, periods_per_year(task.bars)
-    run, costs, delays = run_with_curves(task, agent, settings)
-    track = make_track(task, run, name="agent", label="Agent")
+    run, variants = run_variants(task, agent, settings)
+    costs, delays = sensitivity_curves(variants, settings, periods)
+    track = variants[OWN]
     judged, tracks = run, [track]
     if settings.sampled:
         drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
@@ -104,8 +88,9 @@ def evaluate_market(
         compare(track, other, periods, bootstrap) for other in tracks if other is not track
     )
     verdict = market_verdict(comparisons, role)
-    calibration = market_calibration(judged, agent.gamma)
-    return Evaluation(
+    foretold = market_stretches(judged, agent.gamma)
+    calibration = calibration_of(foretold)
+    evaluation = Evaluation(
         role=role,
         split=split,
         unit="return",
@@ -123,50 +108,15 @@ def evaluate_market(
         delay_curve=delays,
         calibration=calibration,
         overfitting=overfitting(track.portfolio.net_return, n_trials, trial_returns),
-        notes=tuple(_notes(tracks, calibration)),
+        notes=tuple(_notes(task, role, tracks, calibration)),
     )
+    return evaluation, Evidence(variants, foretold, trial_returns)
 
 
-def market_calibration(run: MarketRun, gamma: float) -> Calibration | None:
-    """Return how well the critic foresaw the run's discounted rewards."""
+def market_stretches(run: MarketRun, gamma: float) -> Stretches | None:
+    """Return what the critic foretold of the run's discounted rewards, and what came."""
     ruined: BoolArray = np.array([bool(reason) for reason in run.ended])
-    return calibrate(run.forecasts, run.rewards, run.alive, ruined, gamma)
-
-
-def run_with_curves(
-    task: MarketTask, agent: DistributionalPPO, settings: MarketEvaluation
-) -> tuple[MarketRun, CostCurve | None, DelayCurve | None]:
-    """Run the agent as it is, at other multiples of the costs and with later fills, side by side.
-
-    Returns:
-        The agent's own run and the curves, whose points 1 (costs) and 0 (delay) are that run.
-    """
-    on_costs = [(factor, 0) for factor in settings.cost_factors]
-    on_delays = [(1.0, delay) for delay in settings.delays]
-    variants = list(dict.fromkeys([_OWN, *on_costs, *on_delays]))
-    own: list[MarketRun] = []
-    portfolios: dict[tuple[float, int], Series] = {}
-    for group in memory_groups(task, variants):
-        sims = [task.delayed(delay).simulator(cost_scale=factor) for factor, delay in group]
-        runs = run_markets(sims, AgentPolicy(agent), horizon(agent.gamma))
-        for variant, run in zip(group, runs, strict=True):
-            portfolios[variant] = make_track(task, run, name="agent", label="").portfolio
-            if variant == _OWN:
-                own.append(run)
-    periods = periods_per_year(task.bars)
-    costs = tuple(
-        sensitivity_point(factor, portfolios[factor, delay], periods, settings.bootstrap)
-        for factor, delay in on_costs
-    )
-    delays = tuple(
-        sensitivity_point(delay, portfolios[factor, delay], periods, settings.bootstrap)
-        for factor, delay in on_delays
-    )
-    return (
-        own[0],
-        CostCurve(costs, break_even(costs)) if costs else None,
-        DelayCurve(delays) if delays else None,
-    )
+    return stretches(run.forecasts, run.rewards, run.alive, ruined, gamma)
 
 
 def overfitting(
@@ -190,7 +140,9 @@ def overfitting(
     )
 
 
-def _notes(tracks: Sequence[Track], calibration: Calibration | None) -> list[str]:
+def _notes(
+    task: MarketTask, role: str, tracks: Sequence[Track], calibration: Calibration | None
+) -> list[str]:
     notes = [
         f"{track.label}: the account in {window.symbol} was {window.ended}; it earns "
         "nothing from there to the end of its window."
@@ -198,9 +150,9 @@ def _notes(tracks: Sequence[Track], calibration: Calibration | None) -> list[str
         for window in track.windows
         if window.ended
     ]
+    constant = constant_position(tracks[0].bars.position, task.config.account.max_leverage)
+    if constant is not None:
+        notes.insert(0, constant.sentence(f"the {role}"))
     if calibration is None:
-        notes.append(
-            "The critic's forecasts cannot be judged: it predicts no law, its returns are not "
-            "discounted, or the windows hold too few whole stretches of its horizon."
-        )
+        notes.append(UNJUDGED_CRITIC)
     return notes

@@ -15,6 +15,7 @@ from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.bootstrap import BootstrapConfig, intervals, mean_test
 from quantail.evaluation.calibration import calibrate, horizon
+from quantail.evaluation.constant import constant_position, size_of
 from quantail.evaluation.policies import ActingPolicy, RuleOfProblem
 from quantail.evaluation.problem_run import (
     ProblemRun,
@@ -130,7 +131,7 @@ def evaluate_problem(
         delay_curve=delays,
         calibration=calibration,
         optimum=optimum,
-        notes=_notes(task, calibration),
+        notes=_notes(task, role, runs, calibration),
     )
 
 
@@ -296,12 +297,17 @@ def _calibration(run: ProblemRun, gamma: float) -> Calibration | None:
     return calibrate(run.forecasts, run.rewards, alive, ruined, gamma)
 
 
-def _notes(task: ProblemTask, calibration: Calibration | None) -> tuple[str, ...]:
+def _notes(
+    task: ProblemTask, role: str, runs: dict[str, ProblemRun], calibration: Calibration | None
+) -> tuple[str, ...]:
     count = "steps" if task.problem.continuing else "episodes"
     notes = [
         f"{task.n_envs} independent instances, {task.n_steps} {count} each; every policy met the "
         "same random numbers."
     ]
+    constant = constant_position(runs["agent"].position, size_of(runs["optimal"].position))
+    if constant is not None:
+        notes.insert(0, constant.sentence(f"the {role}"))
     if calibration is None:
         notes.append(
             "The critic's forecasts cannot be judged: it predicts no law, its returns are not "

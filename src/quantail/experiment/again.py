@@ -53,7 +53,7 @@ def evaluate_again(
         raise DataError(f"{place} exists already. Give a new folder with --out.")
     selection = read_selection(folder, f"checkpoints/{task.name}")
     file = agent or folder.path / selection.best.file
-    evaluation = task.evaluate(_load(file), role, Tried(selection.n_tried))
+    evaluation = task.evaluate(_load(file), role, Tried(selection.n_tried)).evaluation
     save_evaluation(evaluation, place)
     return evaluation, place
 

@@ -12,9 +12,9 @@ import torch
 
 from quantail.flow import Rollout
 
-LEAST_SPREAD: Final = {"choice": 0.002, "continuous": 1e-3}
-"""Share of rows off the most frequent choice, or standard deviation between rows of the law's mean,
-below which a policy counts as constant."""
+LEAST_SPREAD: Final = {"choice": 0.01, "continuous": 0.01}
+"""Share of rows off the most frequent choice, or standard deviation between rows of the law's mode,
+below which a policy counts as constant. An action of a market lies in [-1, 1]."""
 
 PATIENCE: Final = 3
 """Rollouts in a row; a single one may be chance."""
@@ -57,6 +57,6 @@ def collapse_message(action: float, cost_ramp: float, ent_coef: float) -> str:
         else "Try budget.cost_ramp = 0.5, so that trading is learned before it is paid for."
     )
     return (
-        f"The policy has collapsed to one action ({action:g}) whatever it sees, in {PATIENCE} "
+        f"The policy has collapsed to one action ({action:.3g}) whatever it sees, in {PATIENCE} "
         f"rollouts in a row at full cost. {remedy}"
     )

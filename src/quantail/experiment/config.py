@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from quantail.config_class import BY_KIND, config
 from quantail.errors import ConfigError, ConfigProblem
-from quantail.evaluation.evaluate_market import MarketEvaluation
+from quantail.evaluation.curves import MarketEvaluation
 from quantail.evaluation.evaluate_problem import ProblemEvaluation
 from quantail.losses.value_clip import NoClip, ValueClipConfig, check_value_clip
 from quantail.market.dataset import DataConfig

@@ -11,12 +11,13 @@ from quantail.errors import DataError
 from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.backtest import MarketTask, backtest
-from quantail.evaluation.evaluate_market import evaluate_market
+from quantail.evaluation.constant import ConstantPosition, constant_position
+from quantail.evaluation.evaluate_market import judge_market
 from quantail.evaluation.periods import periods_per_year
-from quantail.evaluation.record import Evaluation
+from quantail.evaluation.record import Track
 from quantail.experiment.config import MarketEnvironment, RunConfig
 from quantail.experiment.provenance import role_seed
-from quantail.experiment.tasks import TrainingEnvironment, Tried, Validation
+from quantail.experiment.tasks import Judgment, TrainingEnvironment, Tried, Validation
 from quantail.market.bars import Bars
 from quantail.market.dataset import Dataset, Fold
 from quantail.sb3.agent import DistributionalPPO
@@ -117,15 +118,16 @@ class MarketSplit:
 
     def validate(self, agent: DistributionalPPO) -> Validation:
         """Return the chosen measure over the validation windows."""
-        returns = backtest(self._task("validation"), AgentPolicy(agent)).portfolio.net_return
+        track = backtest(self._task("validation"), AgentPolicy(agent))
+        returns = track.portfolio.net_return
         value = score(returns, self.metric, periods_per_year(self.bars))
-        return Validation(value, returns=returns)
+        return Validation(value, returns=returns, constant=self._constant(track))
 
     def evaluate(
         self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
-    ) -> Evaluation:
+    ) -> Judgment:
         """Judge an agent on the windows of a role."""
-        return evaluate_market(
+        evaluation, evidence = judge_market(
             self._task(role),
             agent,
             role=role,
@@ -135,6 +137,11 @@ class MarketSplit:
             trial_returns=np.column_stack(tried.returns) if tried.returns else None,
             settings=self.environment.evaluation,
         )
+        return Judgment(evaluation, self._constant(evaluation.track("agent")), evidence)
+
+    def _constant(self, track: Track) -> ConstantPosition | None:
+        largest = self.environment.simulator.account.max_leverage
+        return constant_position(track.bars.position, largest)
 
     @property
     def _features(self) -> FloatArray | None:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantail.evaluation.agent_policy import AgentPolicy
+from quantail.evaluation.constant import constant_position, size_of
 from quantail.evaluation.evaluate_problem import evaluate_problem
 from quantail.evaluation.policies import RuleOfProblem
 from quantail.evaluation.problem_run import ProblemTask, run_problem
-from quantail.evaluation.record import Evaluation
 from quantail.experiment.config import ProblemEnvironment, RunConfig
 from quantail.experiment.provenance import role_seed
-from quantail.experiment.tasks import TrainingEnvironment, Tried, Validation
+from quantail.experiment.tasks import Judgment, TrainingEnvironment, Tried, Validation
 from quantail.sb3.agent import DistributionalPPO
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems.trading import TradingProblem
@@ -25,6 +25,8 @@ class KnownProblem:
     base_value: float
     """Mean reward of the best trivial policy on the validation's random numbers."""
     optimal_value: float
+    largest_position: float
+    """That the optimal policy takes; NaN where it takes none, or always the same one."""
 
     @staticmethod
     def of(config: RunConfig, environment: ProblemEnvironment) -> "KnownProblem":
@@ -32,11 +34,16 @@ class KnownProblem:
         problem = environment.problem
         policies, base = problem.policies(), problem.solve().base
         task = _instances(environment, config.seed, "validation")
-        base_value, optimal_value = (
-            float(run_problem(task, RuleOfProblem(policies[name])).rewards.mean())
-            for name in (base, "optimal")
+        trivial, optimal = (
+            run_problem(task, RuleOfProblem(policies[name])) for name in (base, "optimal")
         )
-        return KnownProblem(environment, config.seed, base_value, optimal_value)
+        return KnownProblem(
+            environment,
+            config.seed,
+            base_value=float(trivial.rewards.mean()),
+            optimal_value=float(optimal.rewards.mean()),
+            largest_position=size_of(optimal.position),
+        )
 
     @property
     def name(self) -> str:
@@ -54,15 +61,18 @@ class KnownProblem:
     def validate(self, agent: DistributionalPPO) -> Validation:
         """Return the mean reward, and its place between trivial and optimal."""
         task = _instances(self.environment, self.seed, "validation")
-        value = float(run_problem(task, AgentPolicy(agent)).rewards.mean())
+        run = run_problem(task, AgentPolicy(agent))
+        value = float(run.rewards.mean())
         room = self.optimal_value - self.base_value
-        return Validation(value, (value - self.base_value) / room if room > 0.0 else None)
+        fraction = (value - self.base_value) / room if room > 0.0 else None
+        constant = constant_position(run.position, self.largest_position)
+        return Validation(value, fraction, constant=constant)
 
     def evaluate(
         self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
-    ) -> Evaluation:
+    ) -> Judgment:
         """Judge an agent against the known policies, on random numbers of the role's own."""
-        return evaluate_problem(
+        evaluation = evaluate_problem(
             _instances(self.environment, self.seed, role),
             agent,
             role=role,
@@ -70,6 +80,8 @@ class KnownProblem:
             n_trials=tried.count,
             settings=self.environment.evaluation,
         )
+        positions = evaluation.track("agent").bars.position
+        return Judgment(evaluation, constant_position(positions, self.largest_position))
 
 
 def _no_costs(scale: float) -> None:

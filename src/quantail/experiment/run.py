@@ -4,6 +4,7 @@ Leak check, scaling on training rows, training with validation, choice of the be
 validation, one test, report: the order is here, and nowhere else.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -20,7 +21,7 @@ from quantail.experiment.market_task import MarketSplit
 from quantail.experiment.problem_task import KnownProblem
 from quantail.experiment.provenance import provenance, role_seed
 from quantail.experiment.selection import Selection
-from quantail.experiment.tasks import Task, Tried
+from quantail.experiment.tasks import Judgment, Task, Tried
 from quantail.experiment.training import Training, Watcher
 from quantail.experiment.walk_forward import join_evaluations
 from quantail.market.dataset import USUAL_CACHE, Dataset, prepare
@@ -100,7 +101,7 @@ def _train_and_judge(
     config: RunConfig, folder: RunFolder, tasks: tuple[Task, ...], watcher: Watcher
 ) -> dict[Role, Evaluation] | None:
     """Train on every task and judge; None when the user stopped it."""
-    found: dict[Role, list[Evaluation]] = {role: [] for role in ROLES}
+    found: dict[Role, list[Judgment]] = {role: [] for role in ROLES}
     for index, task in enumerate(tasks):
         of_several = f", split {index + 1} of {len(tasks)}" if len(tasks) > 1 else ""
         watcher.stage(f"Training on {task.name}{of_several}")
@@ -111,20 +112,28 @@ def _train_and_judge(
         selection, tried = trained
         agent = load_best(folder, selection)
         for role in ROLES:
-            evaluation = task.evaluate(agent, role, tried)
-            found[role].append(evaluation)
+            judgment = task.evaluate(agent, role, tried)
+            found[role].append(judgment)
             if len(tasks) > 1:
-                save_evaluation(evaluation, folder.path / "folds" / task.name / role)
-    environment = config.environment
-    joined = {
-        role: parts[0]
-        if len(parts) == 1
-        else join_evaluations(parts, environment.evaluation.bootstrap)
-        for role, parts in found.items()
-    }
+                save_evaluation(judgment.evaluation, folder.path / "folds" / task.name / role)
+        constant = found["test"][-1].constant
+        if constant is not None:
+            watcher.message(constant.sentence(f"the test on {task.name}"))
+    joined = {role: _joined(config, judgments) for role, judgments in found.items()}
     for role, evaluation in joined.items():
         save_evaluation(evaluation, folder.path / "evaluation" / role)
     return joined
+
+
+def _joined(config: RunConfig, judgments: Sequence[Judgment]) -> Evaluation:
+    """Return the judgments of all splits as one evaluation."""
+    parts = [judgment.evaluation for judgment in judgments]
+    if len(parts) == 1:
+        return parts[0]
+    environment = config.environment
+    assert isinstance(environment, MarketEnvironment), "only a market has several splits"
+    evidence = [each.evidence for each in judgments if each.evidence is not None]
+    return join_evaluations(parts, evidence, environment.evaluation)
 
 
 def _train(

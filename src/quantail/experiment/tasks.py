@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 from stable_baselines3.common.vec_env import VecEnv
 
+from quantail.evaluation.constant import ConstantPosition
+from quantail.evaluation.curves import Evidence
 from quantail.evaluation.record import Evaluation
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import FloatArray
@@ -30,6 +32,19 @@ class Validation:
     """Of the optimum, where that is known."""
     returns: FloatArray | None = None
     """[T] net returns of the portfolio, on a market."""
+    constant: ConstantPosition | None = None
+    """What the agent holds nearly always, if it does."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgment:
+    """An evaluation, and what is known beyond what its record holds."""
+
+    evaluation: Evaluation
+    constant: ConstantPosition | None
+    """What the agent holds nearly always, if it does."""
+    evidence: Evidence | None = None
+    """What it rests on, on a market."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,5 +76,5 @@ class Task(Protocol):
 
     def evaluate(
         self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
-    ) -> Evaluation:
+    ) -> Judgment:
         """Judge an agent at full cost; ``tried`` is what it was chosen from."""

@@ -81,6 +81,7 @@ class Training:
         self._agent, self._environment, self._watcher = agent, environment, watcher
         self._cost_scale = 1.0
         self._constant_in_a_row = 0
+        self._said_constant = False
         self._extra: dict[str, float] = {}
         self._clock = Stopwatch()
 
@@ -162,6 +163,9 @@ class Training:
         """Validate the agent as it is and keep it if it is among the best."""
         found = self._task.validate(self._agent)
         self.tried = self.tried.and_one(found)
+        if found.constant is not None and self._cost_scale == 1.0 and not self._said_constant:
+            self._said_constant = True
+            self._say(step, found.constant.sentence(f"the validation on {self._task.name}"))
         metrics = ValidationMetrics(score=found.score, fraction_of_optimum=found.fraction)
         self._extra |= tagged(metrics)
         trial = Trial(step, found.score, f"checkpoints/{self._task.name}/{step:012d}.zip")
