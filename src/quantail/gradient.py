@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -88,6 +89,17 @@ def gradient_step(
         actor=actor,
         stop=reason,
     )
+
+
+@torch.no_grad()
+def distance(
+    policy: ActorCritic, batch: Minibatch, settings: LearnerConfig, now: Coefficients
+) -> RatioInfo:
+    """Return how far the policy is now from the one that acted, on the rows of a minibatch."""
+    parts = list(microbatches(batch, settings.microbatch_size))
+    shares = [float(micro.weights.sum()) for micro in parts]
+    terms = [loss_terms(policy, micro, settings, now) for micro in parts]
+    return average_terms(terms, shares if any(shares) else [1.0] * len(shares)).ratio
 
 
 def loss_terms(

@@ -25,8 +25,8 @@ from quantail.control import (
 )
 from quantail.diagnostics.drift import drift, moments
 from quantail.diagnostics.value_quality import explained_variance, grouped_explained_variance
-from quantail.flow import Coefficients, RiskInfo, Rollout, Targets, UpdateResult
-from quantail.gradient import StopRule, gradient_step
+from quantail.flow import Coefficients, Minibatch, RiskInfo, Rollout, Targets, UpdateResult
+from quantail.gradient import StopRule, distance, gradient_step
 from quantail.losses.imitation import Cloning
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.observations import map_observation
@@ -168,7 +168,27 @@ def run_epochs(
                 return _back_to_health(policy, optimizer, settings, cycle, extras, problem)
             if cycle.stopped and not settings.critics_go_on:
                 return cycle
+    if settings.undoes_steps and not cycle.stopped:
+        cycle = _judge_last_step(policy, batch, settings, now, cycle, undo=before)
     return cycle
+
+
+def _judge_last_step(
+    policy: ActorCritic,
+    batch: Minibatch,
+    settings: LearnerConfig,
+    now: Coefficients,
+    cycle: Cycle,
+    undo: Callable[[], None],
+) -> Cycle:
+    """Undo the last step of a cycle if it went too far; no later minibatch would tell."""
+    ratio = distance(policy, batch, settings, now)
+    rule = _stop_rule(settings, now, cycle, 0)
+    if rule is None or not rule(ratio):
+        return cycle
+    undo()
+    kl = kl_of(settings.kl_control, ratio)
+    return replace(cycle, stopped=True, divergences=(*cycle.divergences, kl))
 
 
 def _nothing() -> None:

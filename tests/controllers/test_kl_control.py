@@ -175,7 +175,7 @@ def test_settings_without_effect_are_refused(make: Any, message: str) -> None:
 def moved(control: KlControl | None, **given: Any) -> Any:
     state = acted(small(core=NoCoreConfig()), length=1)
     optimizer = torch.optim.Adam(state.policy.parameters(), lr=0.01)
-    chosen = settings(kl_control=control, n_epochs=4, **given)
+    chosen = settings(**{"kl_control": control, "n_epochs": 4, **given})
     now = replace(NOW, learning_rate=0.03)
     parts = {name: [p.detach().clone() for p in group] for name, group in _groups(state).items()}
     result, after = update(
@@ -227,6 +227,23 @@ def test_a_step_too_far_can_be_undone() -> None:
             break
     pairs = zip(state.policy.parameters(), again.policy.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_last_step_of_a_cycle_can_be_undone_too() -> None:
+    """One minibatch is the whole cycle: nothing after its step says that it went too far."""
+    control = KlControl(target=1e-4, stop=KlStop(factor=1.0, undo=True))
+    one = {"batch_size": 256, "n_epochs": 1}
+    state, parts, result, _ = moved(control, **one)
+    assert result.stopped_early
+    assert result.control.kl_exceeded == 0.5
+    for name, group in _groups(state).items():
+        same = all(torch.equal(a, b) for a, b in zip(group, parts[name], strict=True))
+        # Of the critics only the heads moved with the scale of the returns, before any step.
+        assert same or name.startswith("critic")
+    again, _, free, _ = moved(KlControl(target=10.0, stop=KlStop(undo=True)), **one)
+    assert not free.stopped_early
+    pairs = zip(_groups(state)["actor"], _groups(again)["actor"], strict=True)
+    assert not all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_a_penalty_holds_the_policy_back() -> None:

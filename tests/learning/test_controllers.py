@@ -12,8 +12,9 @@ from scipy import stats
 
 from tests.learning.controllers import LOCK_STEPS, cartpole, lock_steps
 
-SEEDS = range(10, 15)
-"""Settings were chosen on seeds 0 to 4; these had no part in it."""
+SEEDS = range(20, 25)
+"""Settings were chosen on seeds 0 to 4, and a run of seeds 10 to 14 showed that the last step of a
+cycle has to be judged too; these had no part in either."""
 LOG = logging.getLogger(__name__)
 
 

@@ -33,7 +33,8 @@ class KlStop:
     after: Literal["end", "critics"] = "end"
     """What then happens: the cycle ends, or the critics go on alone."""
     undo: bool = False
-    """Undo the step that went too far, so that no cycle ends beyond the limit."""
+    """Undo the step that went too far. The last step of a cycle is judged as well, by one more
+    pass over its minibatch, so that no cycle ends beyond the limit there."""
 
     def check(self) -> None:
         """Refuse a stop that never stops."""
