@@ -29,7 +29,7 @@ class ConstantPosition:
         """
         held = f"{self.position:+.2f}" if abs(self.position) >= 0.005 else "0"
         return (
-            f"The agent holds a position of about {held} for {100.0 * self.share:.1f} % of "
+            f"The agent holds a position of about {held} for {100.0 * self.share:.1f}% of "
             f"{where}, whatever it sees: it has learned one constant position, not when to trade."
         )
 

@@ -40,6 +40,12 @@ from quantail.evaluation.verdict import problem_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import FloatArray
 
+_LABELS: Final = {
+    "optimal": "Known optimum",
+    "memoryless": "Memoryless rule (the best that sees the latest observation alone)",
+    "average": "Moving average rule (the best on an exponential average of returns)",
+    "flat": "No position",
+}
 _CURVE_ENVS: Final = 300
 _CURVE_STEPS: Final = 200
 _CURVE_BURN_IN: Final = 50
@@ -144,7 +150,7 @@ def known_policies(
         drawn = AgentPolicy(agent, deterministic=False, seed=settings.bootstrap.seed)
         policies["agent_sampled"] = ("Agent, drawn actions", drawn)
     for name, rule in task.problem.policies().items():
-        label = "Known optimum" if name == "optimal" else name.replace("_", " ").capitalize()
+        label = _LABELS.get(name, name.replace("_", " ").capitalize())
         policies[name] = (label, RuleOfProblem(rule))
     return policies
 

@@ -55,13 +55,13 @@ MEASURES: Final[dict[str, MeasureInfo]] = {
     "max_drawdown_bars": MeasureInfo(
         "Longest drawdown", "bars", "lower", "longest run of bars below an earlier peak"
     ),
-    "var_95": MeasureInfo("VaR 95 %", "fraction", "higher", "5 % quantile of a bar's return"),
+    "var_95": MeasureInfo("VaR 95%", "fraction", "higher", "5 % quantile of a bar's return"),
     "cvar_95": MeasureInfo(
-        "CVaR 95 %", "fraction", "higher", "mean of the worst 5 % of bars, exact partial weights"
+        "CVaR 95%", "fraction", "higher", "mean of the worst 5 % of bars, exact partial weights"
     ),
-    "var_99": MeasureInfo("VaR 99 %", "fraction", "higher", "1 % quantile of a bar's return"),
+    "var_99": MeasureInfo("VaR 99%", "fraction", "higher", "1 % quantile of a bar's return"),
     "cvar_99": MeasureInfo(
-        "CVaR 99 %", "fraction", "higher", "mean of the worst 1 % of bars, exact partial weights"
+        "CVaR 99%", "fraction", "higher", "mean of the worst 1 % of bars, exact partial weights"
     ),
     "hit_rate": MeasureInfo(
         "Hit rate", "fraction", "higher", "share of gains among bars with a gain or a loss"

@@ -93,9 +93,9 @@ def problem_verdict(comparison: Comparison, optimum: OptimumFraction | None) -> 
 def _range(estimate: Estimate) -> str:
     """Write a yearly rate with its interval."""
     if estimate.low is None or estimate.high is None:
-        return f"{100 * estimate.value:+.1f} %"
+        return f"{100 * estimate.value:+.1f}%"
     low, high = 100 * estimate.low, 100 * estimate.high
-    return f"{100 * estimate.value:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    return f"{100 * estimate.value:+.1f}% [{low:+.1f}%, {high:+.1f}%]"
 
 
 def _rewards(estimate: Estimate) -> str:

@@ -27,8 +27,9 @@ USUAL_COST_RAMP: Final = 0.5
 """Share of training over which costs rise, where there are costs and nothing else is said."""
 
 MarketMetric: TypeAlias = Literal[
-    "total_return", "annual_return", "sharpe", "sortino", "calmar", "max_drawdown", "cvar_95",
-    "cvar_99", "profit_factor", "hit_rate",
+    "total_return", "annual_return", "volatility", "sharpe", "sortino", "calmar", "max_drawdown",
+    "max_drawdown_bars", "var_95", "cvar_95", "var_99", "cvar_99", "hit_rate", "profit_factor",
+    "turnover", "costs_paid",
 ]  # fmt: skip
 Metric: TypeAlias = Literal["mean_reward", MarketMetric]
 
@@ -177,7 +178,9 @@ class SelectionConfig:
     """How the agent that is judged is chosen, on validation data alone."""
 
     metric: Metric | None = None
-    """What agents are ranked by. Null takes sharpe on a market and mean_reward on a problem."""
+    """What agents are ranked by: a measure that has a better side, such as calmar or cvar_95 (the
+    least volatility, drawdown, turnover or cost wins). Null takes sharpe on a market and
+    mean_reward on a problem."""
     validations: Annotated[int, Ge(1)] = 6
     """How often during training the agent is tried, its end included."""
     keep: Annotated[int, Ge(1)] = 3

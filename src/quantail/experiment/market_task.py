@@ -1,5 +1,6 @@
 """One split of a market as the task of a run."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from quantail.evaluation.backtest import MarketTask, backtest
 from quantail.evaluation.constant import ConstantPosition, constant_position
 from quantail.evaluation.evaluate_market import judge_market
 from quantail.evaluation.periods import periods_per_year
-from quantail.evaluation.record import Track
+from quantail.evaluation.record import Series, Track
 from quantail.experiment.config import MarketEnvironment, RunConfig
 from quantail.experiment.provenance import role_seed
 from quantail.experiment.tasks import Judgment, TrainingEnvironment, Tried, Validation
@@ -27,6 +28,7 @@ from quantail.types import FloatArray
 
 _PER_YEAR: Final[Mapping[str, Callable[[FloatArray, float], FloatArray]]] = {
     "annual_return": m.annual_return,
+    "volatility": m.volatility,
     "sharpe": m.sharpe,
     "sortino": m.sortino,
     "calmar": m.calmar,
@@ -34,30 +36,39 @@ _PER_YEAR: Final[Mapping[str, Callable[[FloatArray, float], FloatArray]]] = {
 _PER_BAR: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
     "total_return": m.total_return,
     "max_drawdown": m.max_drawdown,
+    "max_drawdown_bars": m.max_drawdown_bars,
+    "var_95": partial(m.value_at_risk, alpha=0.05),
+    "var_99": partial(m.value_at_risk, alpha=0.01),
     "cvar_95": partial(m.cvar, alpha=0.05),
     "cvar_99": partial(m.cvar, alpha=0.01),
     "profit_factor": m.profit_factor,
     "hit_rate": m.hit_rate,
 }
-
-
+_OF_TRADING: Final[Mapping[str, Callable[[Series], float]]] = {
+    "turnover": lambda series: float(series.turnover.mean()),
+    "costs_paid": lambda series: float(series.costs.sum()),
+}
 _NEUTRAL: Final[Mapping[str, float]] = {"profit_factor": 1.0, "hit_rate": 0.5}
 _UNBOUNDED: Final = 1e6
 
 
-def score(returns: FloatArray, metric: str, periods: float) -> float:
-    """Return a measure of net returns [T] as a score: higher is better, also of losses.
+def score(series: Series, metric: str, periods: float) -> float:
+    """Return a measure of a portfolio as a score: higher is better, also of losses and costs.
 
-    Ratios are not defined without a losing bar. An account that never traded then has the score of
-    neither gain nor loss; one that only ever gained has one that is larger than any ratio.
+    Ratios are not defined without risk. An account that never traded then has the score of neither
+    gain nor loss; one that gained or lost the same in every bar has one beyond any ratio.
     """
+    returns = series.net_return
     if metric in _PER_YEAR:
         value = float(_PER_YEAR[metric](returns, periods))
-    else:
+    elif metric in _PER_BAR:
         value = float(_PER_BAR[metric](returns))
-    if not np.isnan(value):
-        return value
-    return _UNBOUNDED if returns.sum() > 0.0 else _NEUTRAL.get(metric, 0.0)
+    else:
+        value = float(_OF_TRADING[metric](series))
+    if np.isnan(value):
+        total = float(returns.sum())
+        return math.copysign(_UNBOUNDED, total) if total != 0.0 else _NEUTRAL.get(metric, 0.0)
+    return -value if m.MEASURES[metric].better == "lower" else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +131,7 @@ class MarketSplit:
         """Return the chosen measure over the validation windows."""
         track = backtest(self._task("validation"), AgentPolicy(agent))
         returns = track.portfolio.net_return
-        value = score(returns, self.metric, periods_per_year(self.bars))
+        value = score(track.portfolio, self.metric, periods_per_year(self.bars))
         return Validation(value, returns=returns, constant=self._constant(track))
 
     def evaluate(

@@ -7,7 +7,15 @@ from quantail.evaluation.record import Estimate, Evaluation
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Markup, join, note, text
 from quantail.report.run_folder import RunRecord
-from quantail.report.words import confidence_words, period, range_of
+from quantail.report.words import (
+    confidence_words,
+    judgment,
+    period,
+    range_of,
+    result_kind,
+    typeset,
+    with_range,
+)
 
 _TONES: Final = {"skill": "good", "no_evidence": "calm", "worse": "warn"}
 _UNTESTED: Final = "Not tested, so nothing can be said about skill."
@@ -38,12 +46,12 @@ def headline(record: RunRecord, alarms: Sequence[str]) -> Markup:
         parts.append(_key_figures(evaluation))
     warnings = (*record.warnings, *alarms)
     if warnings:
-        parts.append(note("Training raised warnings", warnings))
+        parts.append(note("Training raised warnings", [typeset(words) for words in warnings]))
     if record.problems:
         parts.append(note("This record is not complete", record.problems))
     notes = (*(evaluation.notes if evaluation is not None else ()), *record.notes)
     if notes:
-        parts.append(note("To know", notes, calm=True))
+        parts.append(note("To know", [typeset(words) for words in notes], calm=True))
     return join(parts)
 
 
@@ -60,16 +68,35 @@ def _subject(evaluation: Evaluation | None) -> str:
 def _verdict(record: RunRecord) -> Markup:
     test = record.evaluations.get("test")
     if test is not None:
-        return _box(_TONES[test.verdict.level], "Verdict", test.verdict.sentence)
+        beside = _beside_holding(test)
+        return _box(_TONES[test.verdict.level], "Verdict", test.verdict.sentence, beside)
     validation = record.evaluations.get("validation")
     more = "" if validation is None else f" {_SELECTED_ON}{validation.verdict.sentence}"
     return _box("warn", "Not tested", f"{_UNTESTED}{more}")
 
 
-def _box(kind: str, label: str, sentence: str) -> Markup:
+def _box(kind: str, label: str, sentence: str, more: str = "") -> Markup:
+    below = f'<p class="more">{text(more)}</p>' if more else ""
     return Markup(
         f'<div class="verdict {kind}"><div class="label">{text(label)}</div>'
-        f"<p>{text(sentence)}</p></div>"
+        f"<p>{text(typeset(sentence))}</p>{below}</div>"
+    )
+
+
+def _beside_holding(evaluation: Evaluation) -> str:
+    """Return the agent's result beside buy and hold in words; empty where nobody held."""
+    against = {row.baseline: row for row in evaluation.comparisons}
+    if evaluation.unit != "return" or "buy_and_hold" not in against:
+        return ""
+    kind = result_kind(evaluation.unit)
+    held, agent = (
+        number(evaluation.measures[name].total_return.value, kind)
+        for name in ("buy_and_hold", "agent")
+    )
+    row = against["buy_and_hold"]
+    return typeset(
+        f"Buy and hold returned {held} over the same bars, the agent {agent}. The difference of "
+        f"the mean, {with_range(row.annual_difference, kind)} a year, {judgment(row)}."
     )
 
 

@@ -94,6 +94,7 @@ a { color: var(--agent); }
 }
 .verdict p { font-size: clamp(1.15rem, 2.6vw, 1.5rem); line-height: 1.4; font-weight: 600;
   margin: 0; max-width: 52rem; text-wrap: pretty; }
+.verdict .more { font-size: 1rem; font-weight: 400; margin-top: .7rem; max-width: 46rem; }
 .verdict .label { font-size: .8rem; font-weight: 650; letter-spacing: .04em; margin-bottom: .4rem;
   color: var(--calm); }
 .verdict.good { background: var(--good-soft); border-color: var(--good); }

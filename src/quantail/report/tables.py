@@ -17,7 +17,7 @@ from quantail.report.canvas import shown_label
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Markup, text
 from quantail.report.run_folder import Role
-from quantail.report.words import baselines, range_of, result_kind, steps
+from quantail.report.words import baselines, p_value, range_of, result_kind, steps
 
 _TAIL: Final[Mapping[str, str]] = {
     "var_95": "VaR 95%",
@@ -130,7 +130,7 @@ def comparison_table(evaluation: Evaluation) -> Markup:
             text(shown_label(evaluation.track(row.baseline))),
             estimate_cell(row.annual_difference, kind),
             estimate_cell(row.sharpe_difference, "ratio"),
-            text(number(row.p_value)),
+            text(p_value(row.p_value)),
             text(_judgement(row)),
         ]
         for row in baselines(evaluation)
@@ -152,7 +152,7 @@ def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:
     market = evaluation.unit == "return"
     rows = [
         [
-            text(f"{number(point.factor, 'count')} bar{'' if point.factor == 1 else 's'}"),
+            text(_delay_words(point.factor, evaluation.unit)),
             text(number(point.total_return, kind)),
             estimate_cell(point.annual_mean, kind),
             estimate_cell(point.sharpe, "ratio"),
@@ -163,6 +163,11 @@ def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:
     total = "Total return" if market else "Sum of rewards"
     head = ["Additional delay", total, mean, "Sharpe ratio"]
     return table(head, rows, "The agent's result by delay of its orders")
+
+
+def _delay_words(delay: float, unit: Unit) -> str:
+    words = steps(unit) if delay != 1 else steps(unit).removesuffix("s")
+    return f"{number(delay, 'count')} {words}"
 
 
 def roles_table(evaluations: Mapping[Role, Evaluation]) -> Markup:

@@ -1,5 +1,6 @@
 """Small things that tables and figures say alike: units, names, periods."""
 
+import re
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,27 @@ def rivals(evaluation: Evaluation) -> tuple[Comparison, ...]:
         for row in baselines(evaluation)
         if row.baseline != "optimal" and not evaluation.track(row.baseline).hindsight
     )
+
+
+def judgment(row: Comparison) -> str:
+    """Return what a difference shows, to stand behind it."""
+    if row.is_better:
+        return "is in favor of the agent beyond chance"
+    if row.is_worse:
+        return "is against the agent beyond chance"
+    return "is no evidence either way, as the interval includes zero"
+
+
+def typeset(sentence: str) -> str:
+    """Return a sentence with true minus signs and figures that no line break divides."""
+    signed = re.sub(r"(?<![\w.])-(?=[\d.])", "\u2212", sentence)
+    signed = re.sub(r"(?<=\d) %", "\u00a0%", signed)
+    return re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), signed)
+
+
+def p_value(value: float) -> str:
+    """Return a p-value with three decimals, which is what resampling can tell."""
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def steps(unit: Unit) -> str:
