@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from torch.distributions import Normal, kl_divergence
 
 from quantail.errors import ConfigError
-from quantail.gradient import gradient_step
+from quantail.gradient import distance, gradient_step
 from quantail.learner import update
 from quantail.nets.cores import NoCoreConfig
 from quantail.optim.groups import set_learning_rates
@@ -31,6 +32,7 @@ from quantail.state import TrainState
 from quantail.targets.compute import compute_targets
 from tests.catalogue import catalogue
 from tests.learner.agents import NOW, acted, settings, small
+from tests.learner.test_term_gradients import whole
 
 
 def test_one_minibatch_far_away_stops_at_once() -> None:
@@ -252,6 +254,20 @@ def test_a_penalty_holds_the_policy_back() -> None:
         for control in (None, KlControl(stop=None, penalty=KlPenalty(initial=1.0, kp=0, ki=0)))
     )
     assert held < free / 2
+
+
+@catalogue("F05")
+def test_the_divergence_is_that_of_the_new_policy_from_the_acting_one() -> None:
+    state = acted(small(core=NoCoreConfig()), "box", length=1)
+    with torch.no_grad():
+        state.policy.actor.log_std += 0.7  # type: ignore[operator]
+    batch = whole(state, length=1)
+    output = state.policy(batch.observations, batch.state, batch.episode_starts)
+    old, new = (Normal(law.location, law.log_std.exp()) for law in (batch.policy, output.actions))
+    found = distance(state.policy, batch, settings(), NOW).approx_kl
+    forward, backward = (kl_divergence(*pair).sum(-1).mean() for pair in ((old, new), (new, old)))
+    torch.testing.assert_close(found, forward)
+    assert abs(found - backward) > 0.5
 
 
 @pytest.mark.parametrize("estimator", ["analytic", "k3"])

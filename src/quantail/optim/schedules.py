@@ -35,88 +35,93 @@ class ConstantSchedule:
 
 
 @config
-class LinearSchedule:
-    """Straight from ``start`` to ``end``, then constant."""
+class _Progress:
+    """From ``start`` to ``end`` over a share of training, then constant."""
 
-    kind: Literal["linear"] = "linear"
+    kind: str
     start: float
     end: float = 0.0
     duration: Annotated[float, Gt(0), Le(1)] = 1.0
     """Share of training after which ``end`` is reached."""
 
-    def __call__(self, progress_remaining: float) -> float:
-        """Return start + (end - start) x, where x is the share of the duration that has passed."""
-        passed = _passed(progress_remaining, self.duration)
-        return self.start + (self.end - self.start) * passed
-
     def check(self) -> None:
         """Refuse a schedule that does not move."""
         _check_moves(self.start, self.end)
+
+    def passed(self, progress_remaining: float) -> float:
+        """Return the share of the duration that has passed, from 0 to 1."""
+        return min(max((1.0 - progress_remaining) / self.duration, 0.0), 1.0)
 
 
 @config
-class CosineSchedule:
+class LinearSchedule(_Progress):
+    """Straight from ``start`` to ``end``, then constant."""
+
+    kind: Literal["linear"] = "linear"
+
+    def __call__(self, progress_remaining: float) -> float:
+        """Return the value."""
+        return _straight(self.start, self.end, self.passed(progress_remaining))
+
+
+@config
+class CosineSchedule(_Progress):
     """Half a cosine from ``start`` to ``end``, then constant: slow at both ends."""
 
     kind: Literal["cosine"] = "cosine"
-    start: float
-    end: float = 0.0
-    duration: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Share of training after which ``end`` is reached."""
 
     def __call__(self, progress_remaining: float) -> float:
-        """Return end + (start - end)(1 + cos πx) / 2."""
-        passed = _passed(progress_remaining, self.duration)
-        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * passed)) / 2
-
-    def check(self) -> None:
-        """Refuse a schedule that does not move."""
-        _check_moves(self.start, self.end)
+        """Return the value."""
+        return _half_cosine(self.start, self.end, self.passed(progress_remaining))
 
 
 ScheduleConfig: TypeAlias = Annotated[ConstantSchedule | LinearSchedule | CosineSchedule, BY_KIND]
 
 
 @config
-class StepLinear:
-    """``start`` until ``start_step``, then straight to ``end`` at ``end_step``, then constant."""
+class _Steps:
+    """``start`` until ``start_step``, ``end`` from ``end_step`` on."""
 
-    kind: Literal["linear"] = "linear"
+    kind: str
     start: float
     end: float = 0.0
     start_step: Annotated[int, Ge(0)] = 0
     end_step: Annotated[int, Ge(1)]
     """Steps of all environments since the agent was made."""
 
-    def at(self, env_steps: int) -> float:
-        """Return start + (end - start) x, where x is the share of the way that has passed."""
-        passed = _share(env_steps, self.start_step, self.end_step)
-        return self.start + (self.end - self.start) * passed
-
     def check(self) -> None:
         """Refuse a schedule that does not move."""
-        _check_steps(self.start, self.end, self.start_step, self.end_step)
+        _check_moves(self.start, self.end)
+        if self.start_step >= self.end_step:
+            raise ConfigError(
+                f"start_step must be less than end_step ({self.end_step}); was {self.start_step}"
+            )
+
+    def passed(self, env_steps: int) -> float:
+        """Return the share of the way that has passed, from 0 to 1."""
+        return min(max((env_steps - self.start_step) / (self.end_step - self.start_step), 0.0), 1.0)
 
 
 @config
-class StepCosine:
+class StepLinear(_Steps):
+    """``start`` until ``start_step``, then straight to ``end`` at ``end_step``, then constant."""
+
+    kind: Literal["linear"] = "linear"
+
+    def at(self, env_steps: int) -> float:
+        """Return the value."""
+        return _straight(self.start, self.end, self.passed(env_steps))
+
+
+@config
+class StepCosine(_Steps):
     """As :class:`StepLinear`, along half a cosine: slow at both ends."""
 
     kind: Literal["cosine"] = "cosine"
-    start: float
-    end: float = 0.0
-    start_step: Annotated[int, Ge(0)] = 0
-    end_step: Annotated[int, Ge(1)]
-    """Steps of all environments since the agent was made."""
 
     def at(self, env_steps: int) -> float:
-        """Return end + (start - end)(1 + cos πx) / 2."""
-        passed = _share(env_steps, self.start_step, self.end_step)
-        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * passed)) / 2
-
-    def check(self) -> None:
-        """Refuse a schedule that does not move."""
-        _check_steps(self.start, self.end, self.start_step, self.end_step)
+        """Return the value."""
+        return _half_cosine(self.start, self.end, self.passed(env_steps))
 
 
 StepSchedule: TypeAlias = Annotated[StepLinear | StepCosine, BY_KIND]
@@ -161,20 +166,14 @@ def as_schedule(value: float | Schedule) -> Schedule:
     return value if callable(value) else ConstantSchedule(value=float(value))
 
 
-def _passed(progress_remaining: float, duration: float) -> float:
-    """Return the share of the duration that has passed, from 0 to 1."""
-    return min(max((1.0 - progress_remaining) / duration, 0.0), 1.0)
+def _straight(start: float, end: float, passed: float) -> float:
+    """Return start + (end - start) x."""
+    return start + (end - start) * passed
 
 
-def _share(env_steps: int, start: int, end: int) -> float:
-    """Return the share of the way from ``start`` to ``end`` that has passed, from 0 to 1."""
-    return min(max((env_steps - start) / (end - start), 0.0), 1.0)
-
-
-def _check_steps(start: float, end: float, start_step: int, end_step: int) -> None:
-    _check_moves(start, end)
-    if start_step >= end_step:
-        raise ConfigError(f"start_step must be less than end_step ({end_step}); was {start_step}")
+def _half_cosine(start: float, end: float, passed: float) -> float:
+    """Return end + (start - end)(1 + cos πx) / 2."""
+    return end + (start - end) * (1 + math.cos(math.pi * passed)) / 2
 
 
 def _check_moves(start: float, end: float) -> None:
