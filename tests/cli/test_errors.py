@@ -109,6 +109,9 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a file in the way": (
         ["train", "--out", "{tmp}/bad.yaml/run", *sets(*PROBLEM)], "cannot be written",
     ),
+    "unwritable folder": (
+        ["train", "--out", "/proc/run", *sets(*PROBLEM)], "run folder /proc/run cannot be written",
+    ),
     "report of no run": (["report", FOLDER], "holds no run"),
     "report of a missing folder": (["report", "{tmp}/none"], "cannot be read"),
     "evaluate no run": (["evaluate", "{tmp}/none"], "holds no run"),

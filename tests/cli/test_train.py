@@ -54,6 +54,7 @@ def test_machines_get_one_json_object(tmp_path: Path) -> None:
     assert Path(said["report"]).is_file()
     assert said["level"] in ("skill", "no_evidence", "worse")
     assert said["n_trials"] == 3
+    assert said["messages"] == []
     assert done.stderr == ""
 
 

@@ -15,7 +15,7 @@ EXAMPLES = """
 
   quantail evaluate runs/stopped
   quantail evaluate runs/first --role validation --out again
-  quantail evaluate runs/first --agent runs/first/checkpoints/hidden_regime/000002981888.zip --out x
+  quantail evaluate runs/first --agent AGENT.zip --out other
 """
 
 

@@ -50,7 +50,7 @@ def train(
     with Interrupt() as interrupt, Display(interrupt, quiet=as_json) as display:
         result = run(settings, display, out, cache)
     if as_json:
-        typer.echo(json.dumps(_plain(result)))
+        typer.echo(json.dumps(_plain(result) | {"messages": display.messages}))
     else:
         _print(result)
     if result.test is None:
