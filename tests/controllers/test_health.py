@@ -57,6 +57,27 @@ def test_every_declared_range_raises_its_alert() -> None:
     assert list(alerts(replace(calm, ratio_mean=math.nan))) == []
 
 
+def test_advantages_that_hardly_vary_are_told() -> None:
+    """No reward ever, and values that say so: nothing is better than expected."""
+
+    def zero(law: Any) -> Any:
+        none = torch.zeros_like(law.mean())
+        return law.affine(none, none)
+
+    for size, expected in ((1.0, 0.0), (0.0, 1.0)):
+        state = acted(small(core=CORE), end_probability=0.0)
+        rollout = replace(
+            state.rollout,
+            rewards=size * state.rollout.rewards,
+            values=tuple(map(zero, state.rollout.values)),
+            last_values=tuple(map(zero, state.rollout.last_values)),
+        )
+        result = cycle(state._replace(rollout=rollout), n_epochs=1)
+        metrics = update_metrics(result, watch_critics(critic_norms(result), 0))
+        assert metrics.advantages_degenerate == expected
+        assert ("warn/advantages_degenerate" in {a.tag for a in alerts(metrics)}) == bool(expected)
+
+
 @catalogue("F04")
 def test_an_extreme_log_ratio_is_a_warning_of_its_own() -> None:
     for shift, expected in ((0.0, 0.0), (12.0, 1.0)):

@@ -15,7 +15,8 @@ from quantail.learner import update
 from quantail.losses.value_clip import MeanClip
 from quantail.nets.cores import LstmConfig, NoCoreConfig
 from quantail.optim.groups import actor_and_critic, set_learning_rates
-from quantail.optim.kl_control import KlControl, KlLearningRate, KlState
+from quantail.optim.kl_control import KlControl, KlLearningRate
+from quantail.optim.kl_control import step as kl_step
 from quantail.optim.schedules import Schedules, StepCosine, StepLinear
 from quantail.state import TrainState
 from tests.catalogue import catalogue
@@ -72,33 +73,48 @@ LINE = StepLinear(start=0.2, end=0.1, end_step=100)
 
 
 @catalogue("F51")
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=1000, deadline=None)
 @given(
     rate=st.floats(1e-6, 1.0),
     critic=st.one_of(st.none(), st.floats(1e-6, 1.0)),
-    scheduled=st.booleans(),
-    factor=st.floats(0.01, 1.0),
-    steps=st.integers(0, 200),
+    scheduled=st.one_of(st.none(), st.tuples(st.integers(0, 50), st.integers(51, 200))),
+    history=st.lists(
+        st.tuples(st.floats(0, 0.1), st.booleans(), st.integers(1, 60)), min_size=1, max_size=4
+    ),
 )
 def test_the_rate_in_use_is_the_rate_that_is_told(
-    rate: float, critic: float | None, scheduled: bool, factor: float, steps: int
+    rate: float,
+    critic: float | None,
+    scheduled: tuple[int, int] | None,
+    history: list[tuple[float, bool, int]],
 ) -> None:
-    chosen = settings(
-        kl_control=KlControl(learning_rate=KlLearningRate()),
-        critic_learning_rate=critic,
-        schedules=Schedules(learning_rate=LINE if scheduled else None),
+    """What a cycle tells, what its optimizer has, and the rule by hand agree in every cycle."""
+    line = scheduled and StepCosine(
+        start=0.2, end=0.1, start_step=scheduled[0], end_step=scheduled[1]
     )
-    state = TrainState(env_steps=steps, kl=KlState(rate_factor=factor))
-    now, _ = coefficients_now(chosen, replace(NOW, learning_rate=rate), state)
+    control = KlControl(learning_rate=KlLearningRate())
+    chosen = settings(
+        kl_control=control,
+        critic_learning_rate=critic,
+        schedules=Schedules(learning_rate=line),
+    )
     optimizer = torch.optim.SGD(actor_and_critic(PARTS), lr=123.0)
-    set_learning_rates(optimizer, now.learning_rate, now.critic_learning_rate)
-    expected = (LINE.at(steps) if scheduled else rate) * factor
-    assert now.learning_rate == pytest.approx(expected)
-    assert optimizer.param_groups[0]["lr"] == now.learning_rate
-    own = now.learning_rate if critic is None else now.critic_learning_rate
-    assert optimizer.param_groups[1]["lr"] == own
-    if critic is not None:
-        assert own == pytest.approx(critic * factor)
+    state, factor = TrainState(), 1.0
+    for kl, stopped, steps in history:
+        now, _ = coefficients_now(chosen, replace(NOW, learning_rate=rate), state)
+        set_learning_rates(optimizer, now.learning_rate, now.critic_learning_rate)
+        base = rate if line is None else line.at(state.env_steps)
+        assert now.learning_rate == pytest.approx(base * factor)
+        actor_rate, critic_rate = (group["lr"] for group in optimizer.param_groups)
+        assert actor_rate == now.learning_rate
+        if critic is None:
+            assert critic_rate == now.learning_rate
+        else:
+            assert critic_rate == now.critic_learning_rate == pytest.approx(critic * factor)
+        after, _ = kl_step(control, state.kl, 0.02, kl, stopped, 10)
+        state = replace(state, kl=after, env_steps=state.env_steps + steps)
+        factor *= 1 / 1.5 if stopped or kl / 0.02 > 2 else 1.5 if kl / 0.02 < 0.5 else 1.0
+        factor = min(max(factor, 0.01), 1.0)
 
 
 PARTS = {

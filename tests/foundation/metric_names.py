@@ -6,7 +6,9 @@ from pathlib import Path
 
 GROUPS = "train|rollout|risk|health|market|population|warn|error|info|debug|diag|time|eval|lstm|vgs"
 TAG = re.compile(rf"(?:{GROUPS})/[a-z0-9_/]+")
-SCHEMAS = tuple(Path("diagnostics") / name for name in ("schema.py", "risk_schema.py"))
+SCHEMAS = tuple(
+    Path("diagnostics") / name for name in ("schema.py", "control_schema.py", "risk_schema.py")
+)
 
 
 def stray_metric_names(package: Path) -> list[str]:

@@ -87,6 +87,24 @@ def test_an_ended_episode_resets_its_own_environment_alone() -> None:
             assert float((part_kept[:, 1] - part_new[:, 1]).abs().max()) > 1e-3
 
 
+@catalogue("F45", "F41")
+def test_acting_begins_every_episode_with_an_empty_memory() -> None:
+    """Rows after an end say what a fresh memory says of them, and no others do."""
+    state = acted(small(core=LstmConfig(hidden_size=8)))
+    rollout = state.rollout
+    ended = rollout.terminated | rollout.truncated
+    assert torch.equal(rollout.episode_starts[1:], ended[:-1])
+    assert 10 < int(ended.sum()) < ended.numel() // 2
+    rows = state.policy(
+        rollout.observations.flatten(0, 1).unsqueeze(0),  # type: ignore[union-attr]
+        state.policy.initial_state(ended.numel()),
+        torch.ones(1, ended.numel(), dtype=torch.bool),
+    )
+    fresh = rows.values[0].mean().reshape(ended.shape)
+    near = (rollout.values[0].mean() - fresh).abs() < 1e-5
+    assert torch.equal(near, rollout.episode_starts)
+
+
 def test_permuting_environments_permutes_the_results() -> None:
     state = acted(small(core=CORE), n_envs=4)
     order = torch.tensor([2, 0, 3, 1])

@@ -86,6 +86,7 @@ def update_metrics(result: UpdateResult, watch: CriticWatch) -> UpdateMetrics:
         advantages_mean=float(result.advantages.mean),
         advantages_std=float(result.advantages.std),
         advantages_max_abs=float(result.advantages.max_abs),
+        advantages_degenerate=float(result.advantages.degenerate),
         explained_variance=float(result.explained_variance),
         learning_rate=now.learning_rate,
         clip_range=now.clip_range,
