@@ -1,7 +1,8 @@
-"""A number that is not finite, at any of seven places: named, counted, left out, never spread."""
+"""A number that is not finite: named, counted, left out, never spread.
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+The whole agent meets one at each of the seven places in ``test_guard_agent.py``.
+"""
+
 from dataclasses import replace
 from typing import Any
 
@@ -12,156 +13,54 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from quantail.errors import ConfigError
-from quantail.flow import Minibatch, Rollout, StepInfo
+from quantail.flow import Rollout
 from quantail.gradient import gradient_step
 from quantail.learner import Extras, update
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.cores import LstmConfig, NoCoreConfig
+from quantail.nets.normalizer import ObservationNormalizer
 from quantail.optim.guard import PLACES, Guard, GuardState, NonFiniteError, count
 from quantail.optim.safety import Snapshot, guarded_step
 from quantail.rollout.collect import collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import gather
 from quantail.state import TrainState
-from tests.catalogue import catalogue
-from tests.learner.agents import NOW, Acted, acted, settings, small
+from tests.learner.agents import NOW, acted, settings, small
 from tests.rollout.noisy_env import NoisyEnv
 
 CORE = LstmConfig(hidden_size=8)
 BAD = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-MICRO = settings(batch_size=128, microbatch_size=64, chunk_length=8)
 
 
-def batch_of(state: Acted, chunks: Any) -> Minibatch:
-    return gather(
-        state.rollout, state.targets, state.rollout.chunk_states, 8, torch.as_tensor(chunks)
-    )
-
-
-@contextmanager
-def spoiled_call(module: nn.Module, call: int, spoil: Callable[[Any], Any]) -> Iterator[None]:
-    """Spoil what a module returns in one of its calls."""
-    calls = 0
-
-    def hook(_: nn.Module, __: Any, output: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return spoil(output) if calls == call else None
-
-    handle = module.register_forward_hook(hook)
-    yield
-    handle.remove()
-
-
-def steps(state: Acted, batches: list[Any], place: str, value: float) -> list[StepInfo]:
-    """Take one step on each batch of chunks; the second micro-batch of all is spoiled at a place.
-
-    With ``place`` empty nothing is spoiled.
-    """
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [("log_probs", "log-ratio"), ("advantages", "policy loss"), ("atoms", "loss of critic 1")],
+)
+@pytest.mark.parametrize("value", BAD)
+def test_what_was_bad_first_is_named(field: str, name: str, value: str) -> None:
+    state = acted(small(core=CORE))
+    batch = gather(state.rollout, state.targets, state.rollout.chunk_states, 8, torch.arange(16))
+    rows = getattr(batch, field).clone()
+    rows[2, 9] = BAD[value]
     optimizer = torch.optim.Adam(state.policy.parameters(), lr=0.01)
-    head = state.policy.critics[0].head  # type: ignore[union-attr]
-    found = []
-
-    def spoil_law(law: Any) -> Any:
-        return law.affine(torch.full_like(law.mean(), value), torch.ones_like(law.mean()))
-
-    for number, chunks in enumerate(batches):
-        batch = batch_of(state, chunks)
-        if place == "log_ratio" and number == 0:
-            log_probs = batch.log_probs.clone()
-            log_probs[2, 9] = value
-            batch = replace(batch, log_probs=log_probs)
-        call = 2 if number == 0 and place == "loss" else 0
-        with spoiled_call(head, call, spoil_law):
-            found.append(gradient_step(state.policy, optimizer, batch, MICRO, NOW))
-    return found
-
-
-@catalogue("F03", "F49")
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize("place", ["log_ratio", "loss"])
-def test_a_bad_microbatch_is_as_if_absent(place: str, value: str) -> None:
-    """Chunks 8 to 15 are the spoiled micro-batch; the other run never sees them."""
-    whole, rest = list(range(16)), list(range(16, 32))
-    spoiled, clean = acted(small(core=CORE)), acted(small(core=CORE))
-    with_bad = steps(spoiled, [whole, rest], place, BAD[value])
-    steps(clean, [whole[:8], rest], "", 0.0)
-    assert_equal_weights(spoiled, clean)
-    assert with_bad[0].outcomes == (None, place)
-    assert with_bad[1].outcomes == (None, None)
-
-
-def assert_equal_weights(one: Acted, other: Acted) -> None:
-    pairs = zip(one.policy.parameters(), other.policy.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
-@catalogue("F49")
-@pytest.mark.parametrize("value", BAD)
-def test_a_bad_gradient_is_as_if_absent(value: str) -> None:
-    """The gradient alone is spoiled: the forward pass of the micro-batch is finite."""
-    results = []
-    for chunks in (range(16), range(8)):
-        state = acted(small(core=CORE))
-        parameter = state.policy.critics[1].head.linear.weight  # type: ignore[union-attr]
-        calls = 0
-
-        def hook(gradient: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return gradient * BAD[value] if calls == 2 else gradient
-
-        handle = parameter.register_hook(hook)
-        optimizer = torch.optim.Adam(state.policy.parameters(), lr=0.01)
-        step = gradient_step(state.policy, optimizer, batch_of(state, chunks), MICRO, NOW)
-        handle.remove()
-        results.append((state, step))
-    assert_equal_weights(results[0][0], results[1][0])
-    assert results[0][1].outcomes == (None, "gradient")
-    assert "critics.1.head.linear.weight" in results[0][1].first_bad
-
-
-class FailingAdam(torch.optim.Adam):
-    """Writes a bad number into a parameter in one of its steps."""
-
-    def __init__(self, parameters: Any, bad_step: int, value: float) -> None:
-        super().__init__(parameters, lr=0.01)
-        self.bad_step, self.value, self.taken = bad_step, value, 0
-
-    def step(self, closure: Any = None) -> Any:
-        super().step(closure)
-        self.taken += 1
-        if self.taken == self.bad_step:
-            self.param_groups[0]["params"][3].data.view(-1)[0] = self.value
-
-
-@pytest.mark.parametrize("value", BAD)
-def test_a_step_that_spoils_a_parameter_is_undone(value: str) -> None:
-    results = []
-    for batches, bad_step in (([0, 1, 2], 2), ([0, 2], 0)):
-        state = acted(small(core=CORE))
-        optimizer = FailingAdam(state.policy.parameters(), bad_step, BAD[value])
-        infos = [
-            gradient_step(
-                state.policy, optimizer, batch_of(state, range(8 * n, 8 * n + 8)), MICRO, NOW
-            )
-            for n in batches
-        ]
-        results.append((state, infos, optimizer))
-    assert_equal_weights(results[0][0], results[1][0])
-    for one, other in zip(results[0][2].state.values(), results[1][2].state.values(), strict=True):
-        assert torch.equal(one["exp_avg"], other["exp_avg"])
-        assert torch.equal(one["step"], other["step"])
-    assert [info.taken for info in results[0][1]] == [True, False, True]
-    assert results[0][1][1].outcomes == ("parameter",)
-    assert results[0][1][1].first_bad == [n for n, _ in results[0][0].policy.named_parameters()][3]
+    chosen = settings(batch_size=128, microbatch_size=64, chunk_length=8)
+    step = gradient_step(state.policy, optimizer, replace(batch, **{field: rows}), chosen, NOW)
+    assert step.first_bad == name
+    assert step.outcomes == (None, "log_ratio" if name == "log-ratio" else "loss")
+    assert step.taken
 
 
 def test_the_very_first_step_can_be_undone() -> None:
+    """There are no moments before it, and so there are none after."""
+
+    class Failing(torch.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            super().step(closure)
+            self.param_groups[0]["params"][1].data[0] = torch.nan
+
     net = nn.Linear(2, 1)
     net(torch.ones(1, 2)).sum().backward()
-    optimizer = FailingAdam(net.parameters(), 1, float("nan"))
-    optimizer.param_groups[0]["params"] = [*net.parameters()] * 2
+    optimizer = Failing(net.parameters())
     before = [p.detach().clone() for p in net.parameters()]
     assert guarded_step(optimizer, dict(net.named_parameters())) == "bias"
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
@@ -226,6 +125,16 @@ def test_a_bad_row_is_as_if_it_had_no_weight(place: str, value: str, core: Any) 
     assert all(
         torch.isfinite(part).all() for core_state in rollout.chunk_states for part in core_state
     )
+
+
+@pytest.mark.parametrize("place", ["reward", "observation"])
+def test_the_normalizer_never_sees_a_bad_row(place: str) -> None:
+    policy, rollout, _, _ = learned(place, float("nan"), CORE, 1.0)
+    assert int(rollout.faults.rows.sum()) == 1
+    fresh = ObservationNormalizer(policy.observation_space, policy.config.observation_clip)
+    fresh.update(rollout.observations[~rollout.faults.rows])
+    found, expected = policy.normalizer.state_dict(), fresh.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
 @pytest.mark.parametrize("place", ["reward", "observation"])
