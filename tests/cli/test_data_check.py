@@ -156,3 +156,32 @@ def test_machines_get_one_json_object() -> None:
     assert said["symbols"] == ["SYN0", "SYN1"]
     assert said["splits"][0]["name"] == "walk_forward_0"
     assert said["splits"][0]["test"] == 1000
+
+
+RUN = """
+environment:
+  kind: market
+  data:
+    source: {kind: synthetic, bars: 500, start: 2024-03-01, steps_per_bar: 2}
+    features: [{kind: rsi}]
+"""
+
+
+def test_the_configuration_of_a_run_will_do(tmp_path):
+    (tmp_path / "run.yaml").write_text(RUN)
+    done = CliRunner().invoke(
+        app, ["check", str(tmp_path / "run.yaml"), "--json", "--set", "source.bars=600"]
+    )
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.output)
+    assert said["bars"] == 600
+    assert said["features"] == ["rsi_14"]
+
+
+def test_a_run_without_data_is_refused(tmp_path):
+    (tmp_path / "run.yaml").write_text("environment: {kind: problem}\n")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "run.yaml")])
+    assert isinstance(done.exception, ConfigError)
+    assert "environment.kind: must be 'market' for data to be checked; was 'problem'" in str(
+        done.exception
+    )

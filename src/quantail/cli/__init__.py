@@ -20,8 +20,18 @@ from quantail.cli import data, doctor, evaluate, init, report, train  # noqa: E4
 from quantail.cli.interrupt import INTERRUPTED  # noqa: E402
 from quantail.errors import QuantailError  # noqa: E402
 
+EXAMPLES = """
+[bold]Examples[/bold]
+
+  quantail train                            train on the embedded market, report
+  quantail init my.yaml --csv prices.csv    start from your own bars
+  quantail train my.yaml                    train on them
+  quantail doctor                           does this build learn at all?
+"""
+
 app = typer.Typer(
     name="quantail",
+    epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -1,6 +1,8 @@
 """``quantail data``: look at the data before training on it."""
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +11,22 @@ import typer
 
 from quantail.cli.options import AsJson
 from quantail.config_file import read_config
+from quantail.errors import ConfigError, ConfigProblem
 from quantail.market.dataset import USUAL_CACHE, DataConfig, Dataset, prepare
 from quantail.market.segments import iso
 from quantail.types import IntArray
 
-app = typer.Typer(no_args_is_help=True, help="Look at the data before training on it.")
+EXAMPLES = """
+[bold]Examples[/bold]
+
+  quantail data check configs/data_check.yaml
+  quantail data check my.yaml
+  quantail data check my_data.yaml --repair duplicates=last --json
+"""
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at the data before training on it.", epilog=EXAMPLES
+)
 
 
 @app.callback()
@@ -21,17 +34,11 @@ def data() -> None:
     """Look at the data before training on it."""
 
 
-EXAMPLES = """
-[bold]Examples[/bold]
-
-  quantail data check configs/data_check.yaml
-  quantail data check my_data.yaml --repair duplicates=last --json
-"""
-
-
 @app.command(epilog=EXAMPLES)
 def check(
-    config: Annotated[Path, typer.Argument(help="YAML file with the data configuration.")],
+    config: Annotated[
+        Path, typer.Argument(help="YAML file of a run, or with the data configuration alone.")
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", help="Override a key, for example --set source.seed=1."),
@@ -52,12 +59,36 @@ def check(
     Refuses with the column and the first offending bar when a feature knows the future.
     """
     repairs = [f"source.repair.{given}" for given in repair or ()]
-    dataset = prepare(read_config(DataConfig, config, [*(overrides or ()), *repairs]), cache)
+    dataset = prepare(_data_config(config, [*(overrides or ()), *repairs]), cache)
     if as_json:
         typer.echo(json.dumps(_plain(dataset)))
         return
     for line in _summary(dataset):
         typer.echo(line)
+
+
+def _data_config(path: Path, overrides: Sequence[str]) -> DataConfig:
+    """Read a data configuration, which may be that of a run."""
+    if not _is_run(path):
+        return read_config(DataConfig, path, overrides)
+    # Imported here: torch takes seconds, and a data configuration alone does not need it.
+    from quantail.experiment.config import MarketEnvironment, RunConfig  # noqa: PLC0415
+
+    of_run = [f"environment.data.{given}" for given in overrides]
+    environment = read_config(RunConfig, path, of_run).environment
+    if isinstance(environment, MarketEnvironment):
+        return environment.data
+    problem = f"must be 'market' for data to be checked; was {environment.kind!r}"
+    raise ConfigError([ConfigProblem("environment.kind", problem)])
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a file configures a run; what cannot be read is left to the reader to refuse."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(r"^environment\s*:", text, re.MULTILINE) is not None
 
 
 def _plain(dataset: Dataset) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """``quantail init``: a commented configuration to start from."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from quantail.cli.options import AsJson
 from quantail.errors import DataError
 
 EXAMPLES = """
@@ -22,6 +24,7 @@ def init(
     csv: Annotated[
         str | None, typer.Option(help="Start from your own bars in a CSV file instead.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a configuration with every key, its default and what it means."""
     # Imported here: torch takes seconds, and the help should not.
@@ -42,4 +45,7 @@ def init(
         raise DataError(f"{path} exists already. Choose another name, or remove it.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}.") from error
+    if as_json:
+        typer.echo(json.dumps({"config": str(path)}))
+        return
     typer.echo(f"wrote {path}; next: quantail train {path}")
