@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from quantail.diagnostics.metrics import control_metrics
 from quantail.errors import ConfigError, DataError
@@ -159,6 +160,41 @@ def test_demonstrations_that_do_not_fit_are_refused() -> None:
     state = acted(small(core=CORE))
     with pytest.raises(DataError, match=r"at least chunk_length \(8\) steps"):
         replayed_states(state.policy, one, 8)
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions", "message"),
+    [
+        (np.zeros((4, 3)), np.full(4, 7), r"choices of Discrete\(2\); 4 are not, the first is 7"),
+        (np.zeros((4, 3)), np.full(4, -1), "the first is -1"),
+        (np.zeros((4, 3)), np.full(4, 0.5), "the first is 0.5"),
+        (np.zeros((4, 3)), np.zeros((4, 2), int), r"actions .* the shape \(\) .* was \(2,\)"),
+        (np.zeros((4, 2)), np.zeros(4, int), r"observations .* the shape \(3,\) .* was \(2,\)"),
+        ({"a": np.zeros((4, 3))}, np.zeros(4, int), "one array, .* a dictionary with the keys 'a'"),
+    ],
+)
+def test_demonstrations_of_other_spaces_are_refused(
+    observations: Any, actions: Any, message: str
+) -> None:
+    demos = Demonstrations.from_arrays(observations, actions, np.arange(4) == 0)
+    with pytest.raises(DataError, match=message):
+        demos.check_spaces(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2))
+
+
+def test_demonstrations_of_the_same_spaces_are_not() -> None:
+    rows, starts = np.zeros((4, 3)), np.arange(4) == 0
+    seen = spaces.Box(-1.0, 1.0, (3,))
+    chosen: list[tuple[Any, Any]] = [
+        (spaces.Discrete(2, start=-1), np.array([-1, 0, 0, -1])),
+        (spaces.MultiDiscrete([3, 2]), np.tile([2, 1], (4, 1))),
+        (spaces.MultiBinary(2), np.ones((4, 2), int)),
+        (spaces.Box(-1.0, 1.0, (2,)), np.full((4, 2), 3.0)),
+    ]
+    for space, actions in chosen:
+        Demonstrations.from_arrays(rows, actions, starts).check_spaces(seen, space)
+    both = spaces.Dict({"a": seen})
+    made = Demonstrations.from_arrays({"a": rows}, np.zeros(4, int), starts)
+    made.check_spaces(both, spaces.Discrete(2))
 
 
 def test_the_coefficient_has_one_owner() -> None:

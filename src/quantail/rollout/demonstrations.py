@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
@@ -40,10 +41,7 @@ class Demonstrations:
     def check(self) -> None:
         """Refuse arrays that do not fit together, and numbers that are not finite."""
         named = {"actions": self.actions, "episode_starts": self.episode_starts}
-        parts = (
-            self.observations if isinstance(self.observations, dict) else {"": self.observations}
-        )
-        named |= {f"observations{key and f'[{key!r}]'}": part for key, part in parts.items()}
+        named |= {f"observations{name}": part for name, part in _parts(self.observations).items()}
         rows = tuple(self.episode_starts.shape)
         if len(rows) != 2 or not all(rows):
             raise DataError(f"episode_starts must have the shape [T, N], none empty; was {rows}")
@@ -61,6 +59,46 @@ class Demonstrations:
                 f"unknown; streams {(~self.episode_starts[0]).nonzero().flatten().tolist()[:5]} "
                 "do not. Cut off what comes before the first start"
             )
+
+    def check_spaces(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    ) -> None:
+        """Refuse observations and actions that the spaces of an environment do not have.
+
+        Continuous actions may lie outside their bounds, as a policy's own do before they are
+        clipped.
+
+        Raises:
+            DataError: Names the first that does not fit.
+        """
+        whole: Any = observation_space
+        known = _parts(dict(whole.spaces) if isinstance(whole, spaces.Dict) else whole)
+        given = _parts(self.observations)
+        if set(known) != set(given):
+            raise DataError(
+                f"observations of a demonstration must be {_form(known)}, as the environment's "
+                f"are; was {_form(given)}"
+            )
+        fits = {f"observations{name}": (given[name], known[name]) for name in known}
+        for name, (tensor, space) in {**fits, "actions": (self.actions, action_space)}.items():
+            if tuple(tensor.shape[2:]) != tuple(space.shape or ()):
+                raise DataError(
+                    f"{name} of a demonstration must have the shape {tuple(space.shape or ())} of "
+                    f"their space after the axes T and N; was {tuple(tensor.shape[2:])}"
+                )
+        limits = _choices(action_space)
+        if limits is not None:
+            low, high = (torch.as_tensor(limit) for limit in limits)
+            bad = (
+                (self.actions < low)
+                | (self.actions > high)
+                | (self.actions != self.actions.round())
+            )
+            if bool(bad.any()):
+                raise DataError(
+                    f"actions of a demonstration must be choices of {action_space}; "
+                    f"{int(bad.sum())} are not, the first is {self.actions[bad][0].item():g}"
+                )
 
     @classmethod
     def from_arrays(
@@ -158,6 +196,27 @@ def draw_chunks(
         demos.episode_starts[rows],
         state,
     )
+
+
+def _parts(whole: Any) -> dict[str, Any]:
+    """Return the parts of something that may be a dictionary, by how a message names them."""
+    if not isinstance(whole, dict):
+        return {"": whole}
+    return {f"[{key!r}]": part for key, part in whole.items()}
+
+
+def _form(parts: dict[str, Any]) -> str:
+    names = ", ".join(name.strip("[]") for name in sorted(parts))
+    return f"a dictionary with the keys {names}" if names else "one array"
+
+
+def _choices(space: spaces.Space[Any]) -> tuple[Any, Any] | None:
+    """Return the least and the greatest choice of a space of choices, else None."""
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return (0, 1) if isinstance(space, spaces.MultiBinary) else None
 
 
 def raw_action(law: ActionDistribution, actions: Tensor) -> Tensor:

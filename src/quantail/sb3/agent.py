@@ -34,7 +34,7 @@ from quantail.sb3.acting import act
 from quantail.sb3.buffer import check_buffer_class
 from quantail.sb3.controllers import (
     check_demonstrations,
-    check_lone_critics,
+    check_network,
     check_owners,
     regrouped,
 )
@@ -257,7 +257,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         check_value_clip(self.learner_config.value_clip, self.policy.net.config.critic.kind)
-        check_lone_critics(self.learner_config, self.policy.net)
+        check_network(self.learner_config, self.policy, self.demonstrations)
         self._check_environment()
         if self.learner_config.splits_learning_rate:
             self.policy.optimizer = regrouped(self.policy)

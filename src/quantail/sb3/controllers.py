@@ -10,7 +10,6 @@ from torch.optim import Optimizer
 from quantail.config import LearnerConfig
 from quantail.errors import ConfigError
 from quantail.losses.imitation import Cloning, ImitationConfig
-from quantail.nets.actor_critic import ActorCritic
 from quantail.optim.groups import actor_and_critic
 from quantail.optim.schedules import Schedules
 from quantail.rollout.demonstrations import Demonstrations
@@ -57,9 +56,13 @@ def check_demonstrations(
         )
 
 
-def check_lone_critics(settings: LearnerConfig, net: ActorCritic) -> None:
-    """Refuse critics that go on alone and thereby move the actor."""
-    shared = [name for name in net.parameter_groups() if name.startswith("shared")]
+def check_network(
+    settings: LearnerConfig, policy: MlpPolicy, demonstrations: Demonstrations | None
+) -> None:
+    """Refuse critics that go on alone and thereby move the actor, and what it cannot imitate."""
+    if demonstrations is not None:
+        demonstrations.check_spaces(policy.observation_space, policy.action_space)
+    shared = [name for name in policy.net.parameter_groups() if name.startswith("shared")]
     if settings.critics_go_on and shared:
         raise ConfigError(
             'kl_control.stop.after = "critics" needs critics that share nothing with the actor, '
