@@ -9,6 +9,7 @@ from quantail.errors import ConfigError, DataError
 from quantail.evaluation.record import Evaluation
 from quantail.evaluation.record_file import save_evaluation
 from quantail.experiment.config import RunConfig
+from quantail.experiment.earlier import earlier_trials
 from quantail.experiment.folder import CONFIG, RunFolder
 from quantail.experiment.run import ROLES, prepare_tasks
 from quantail.experiment.selection import read_selection
@@ -53,7 +54,8 @@ def evaluate_again(
         raise DataError(f"{place} exists already. Give a new folder with --out.")
     selection = read_selection(folder, f"checkpoints/{task.name}")
     file = agent or folder.path / selection.best.file
-    evaluation = task.evaluate(_load(file), role, Tried(selection.n_tried)).evaluation
+    tried = Tried(selection.n_tried, earlier=earlier_trials(folder, task.name))
+    evaluation = task.evaluate(_load(file), role, tried).evaluation
     save_evaluation(evaluation, place)
     return evaluation, place
 

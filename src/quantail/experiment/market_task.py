@@ -1,5 +1,6 @@
 """One split of a market as the task of a run."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -144,10 +145,16 @@ class MarketSplit:
             role=role,
             split=self.name,
             seeds=(self.seed,),
-            n_trials=tried.count,
+            n_trials=tried.count + tried.earlier,
             trial_returns=np.column_stack(tried.returns) if tried.returns else None,
             settings=self.environment.evaluation,
         )
+        if tried.earlier:
+            note = (
+                f"Of the {evaluation.n_trials} trials that count, {tried.earlier} were made by "
+                "earlier runs on the same bars, beside this one."
+            )
+            evaluation = dataclasses.replace(evaluation, notes=(*evaluation.notes, note))
         return Judgment(evaluation, self._constant(evaluation.track("agent")), evidence)
 
     def _constant(self, track: Track) -> ConstantPosition | None:

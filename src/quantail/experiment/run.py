@@ -5,7 +5,7 @@ validation, one test, report: the order is here, and nowhere else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from quantail.evaluation.record import Evaluation
 from quantail.evaluation.record_file import save_evaluation
 from quantail.experiment.agent import build_agent
 from quantail.experiment.config import MarketEnvironment, RunConfig
+from quantail.experiment.earlier import earlier_trials
 from quantail.experiment.folder import CONFIG, PROVENANCE, RunFolder, usual_folder
 from quantail.experiment.market_task import MarketSplit
 from quantail.experiment.problem_task import KnownProblem
@@ -110,6 +111,7 @@ def _train_and_judge(
             return None
         watcher.stage(f"Judging the best agent on {task.name}{of_several}")
         selection, tried = trained
+        tried = replace(tried, earlier=earlier_trials(folder, task.name))
         agent = load_best(folder, selection)
         for role in ROLES:
             judgment = task.evaluate(agent, role, tried)

@@ -54,11 +54,13 @@ class Tried:
     count: int = 0
     returns: tuple[FloatArray, ...] = ()
     """[T] each, over the same validation bars; empty where there are no bars."""
+    earlier: int = 0
+    """Those that earlier runs had tried on the same bars."""
 
     def and_one(self, validation: Validation) -> "Tried":
         """Return the record with one more trial."""
         more = () if validation.returns is None else (validation.returns,)
-        return Tried(self.count + 1, (*self.returns, *more))
+        return Tried(self.count + 1, (*self.returns, *more), self.earlier)
 
 
 class Task(Protocol):
