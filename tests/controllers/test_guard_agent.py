@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import Tensor
@@ -310,3 +311,35 @@ def test_twenty_in_a_row_stop_the_agent_with_a_report(
     assert re.fullmatch(NAMES[place], report["first_bad"])
     assert f"Place: {place}; first bad: {report['first_bad']}" in report["sentence"]
     assert all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
+
+
+class Starts(BaseCallback):
+    """Keeps weights and buffers as they are when each rollout begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[list[Tensor]] = []
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        self.found.append([value.clone() for value in self.model.policy.state_dict().values()])
+
+
+def test_the_agent_goes_back_to_the_last_healthy_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cycles 1 to 5, counted from 0, are bad throughout; the 20th bad micro-batch is in cycle 5."""
+    model, told = agent(guard=Guard(limit=20, rollbacks=1))
+    spoil(monkeypatch, model, "log_ratio", math.nan, range(5, 25))
+    starts = Starts()
+    model.learn(8 * ROWS, starts)
+
+    def same(one: int, other: int) -> bool:
+        pairs = zip(starts.found[one], starts.found[other], strict=True)
+        return all(torch.equal(a, b) for a, b in pairs)
+
+    assert model.train_state.guard.rollbacks == 1
+    assert [row["error/rolled_back"] for row in told.rows[1:]] == [0, 0, 0, 0, 0, 1, 0]
+    assert same(6, 1)
+    assert not same(5, 1)  # the scale of returns had moved on
+    assert not same(7, 6)
