@@ -25,7 +25,7 @@ def test_a_position_of_any_size_that_is_held_nearly_always_is_found(held):
     found = constant_position(positions, 1.0)
     assert found.position == pytest.approx(held, abs=0.01)
     assert found.share == pytest.approx(0.99)
-    assert f"about {f'{held:+.2f}' if held else '0'} for 99.0 % of the test" in found.sentence(
+    assert f"about {f'{held:+.2f}' if held else '0'} for 99.0% of the test" in found.sentence(
         "the test"
     )
 
@@ -79,7 +79,7 @@ def one_evaluation(bias, weight):
 def test_an_evaluation_says_that_the_agent_sits_at_minus_one():
     notes = one_evaluation(bias=-50.0, weight=1.0).notes
     (said,) = (note for note in notes if "one constant position" in note)
-    assert said.startswith("The agent holds a position of about -1.00 for 99.0 % of the test")
+    assert said.startswith("The agent holds a position of about -1.00 for 99.0% of the test")
 
 
 def test_an_evaluation_of_an_agent_that_trades_says_nothing_of_the_kind():

@@ -193,9 +193,9 @@ def test_a_collapse_is_noticed_and_said(tmp_path: Path, monkeypatch: pytest.Monk
     result = run(config, watcher, tmp_path / "run")
     rows = RunFolder(result.folder).read_lines(MESSAGES)
     assert rows[0]["step"] == PATIENCE * 128
-    assert "has collapsed to one action (1) whatever it sees" in rows[0]["text"]
+    assert "has collapsed to one action (action 1) whatever it sees" in rows[0]["text"]
     assert "budget.cost_ramp = 0.5" in rows[0]["text"]
-    held = "The agent holds a position of about 0 for 100.0 % of the"
+    held = "The agent holds a position of about 0 for 100.0% of the"
     assert rows[1]["text"].startswith(f"{held} validation on positive_control")
     assert len(rows) == 2  # each is said once
     assert watcher.messages[:2] == [row["text"] for row in rows]

@@ -10,7 +10,9 @@ from typing import Final
 import numpy as np
 import torch
 
+from quantail.experiment.config import MarketEnvironment, ProblemEnvironment
 from quantail.flow import Rollout
+from quantail.sim.actions import ContinuousActions, level_table
 
 LEAST_SPREAD: Final = {"choice": 0.01, "continuous": 0.01}
 """Share of rows off the most frequent choice, or standard deviation between rows of the law's mode,
@@ -48,7 +50,19 @@ def action_spread(rollout: Rollout) -> ActionSpread:
     return ActionSpread(spread, spread < LEAST_SPREAD["choice"], most)
 
 
-def collapse_message(action: float, cost_ramp: float, ent_coef: float) -> str:
+def action_words(action: float, environment: ProblemEnvironment | MarketEnvironment) -> str:
+    """Return what an action means to the user: on a market the position it asks for."""
+    if not isinstance(environment, MarketEnvironment):
+        return f"action {action:.3g}"
+    actions = environment.simulator.actions
+    if isinstance(actions, ContinuousActions):
+        target = 0.5 * (action + 1.0) if actions.long_only else action
+    else:
+        target = float(level_table(actions)[round(action)])
+    return "hold what is there" if np.isnan(target) else f"target position {target:+.3g}"
+
+
+def collapse_message(action: str, cost_ramp: float, ent_coef: float) -> str:
     """Return what happened and what to try."""
     remedy = (
         "Costs are ramped already; try a longer ramp, a larger agent.ent_coef than "
@@ -57,6 +71,6 @@ def collapse_message(action: float, cost_ramp: float, ent_coef: float) -> str:
         else "Try budget.cost_ramp = 0.5, so that trading is learned before it is paid for."
     )
     return (
-        f"The policy has collapsed to one action ({action:.3g}) whatever it sees, in {PATIENCE} "
+        f"The policy has collapsed to one action ({action}) whatever it sees, in {PATIENCE} "
         f"rollouts in a row at full cost. {remedy}"
     )

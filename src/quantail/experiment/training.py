@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quantail.diagnostics.schema import RunMetrics, ValidationMetrics, tagged
-from quantail.experiment.collapse import PATIENCE, action_spread, collapse_message
+from quantail.experiment.collapse import PATIENCE, action_spread, action_words, collapse_message
 from quantail.experiment.config import RunConfig
 from quantail.experiment.folder import METRICS, RunFolder
 from quantail.experiment.selection import Selection, Trial, keep_if_good
@@ -109,8 +109,9 @@ class Training:
         counts = spread.is_constant and self._cost_scale == 1.0
         self._constant_in_a_row = self._constant_in_a_row + 1 if counts else 0
         if self._constant_in_a_row == PATIENCE:
-            ent_coef = self._config.agent.ent_coef
-            self._say(step, collapse_message(spread.action, self._config.cost_ramp, ent_coef))
+            words = action_words(spread.action, self._config.environment)
+            ramp, ent_coef = self._config.cost_ramp, self._config.agent.ent_coef
+            self._say(step, collapse_message(words, ramp, ent_coef))
         shares, seconds = self._clock.shares(), self._clock.total()
         metrics = RunMetrics(
             reward_mean=float(rollout.rewards.mean()),
