@@ -30,7 +30,7 @@ class ConstantPosition:
         held = f"{self.position:+.2f}" if abs(self.position) >= 0.005 else "0"
         return (
             f"The agent holds a position of about {held} for {100.0 * self.share:.1f}% of "
-            f"{where}, whatever it sees: it has learned one constant position, not when to trade."
+            f"{where}: all but one constant position, whatever it sees."
         )
 
 
