@@ -67,9 +67,7 @@ def after_tail_cycle(
     curve = target_curve(policy, rollout, asked, settings.alpha, generator)
     on_grid = None
     if curve is not None and state.active:
-        on_grid = TargetCurve(
-            curve.means[:-1], curve.bounds[:-1], curve.tails[:-1], curve.quantiles[:-1]
-        )
+        on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
     seen = RiskMeasurement(
         returns=rollout.budget.ended_returns.numpy(),
         explored=rollout.budget.ended_explored.numpy(),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from quantail.errors import ConfigError
-from quantail.risk.config import DualConfig, RiskConfig, TargetSearch, risk_config
+from quantail.risk.config import DualConfig, RiskConfig, risk_config
 from quantail.risk.dual import DualState, first_dual, is_infeasible, step_dual, violation
 from tests.catalogue import catalogue
 
@@ -90,8 +90,6 @@ def test_refusals() -> None:
         DualConfig(proportional=0.0, integral=0.0)
     with pytest.raises(ConfigError, match=r"dual\.start must be at most dual\.cap \(0\.1\)"):
         DualConfig(cap=0.1)
-    with pytest.raises(ConfigError, match=r"search\.rest must be at most search\.share"):
-        TargetSearch(share=0.1, rest=0.2)
     with pytest.raises(ConfigError, match="alpha"):
         RiskConfig(alpha=0.0, weight=1.0)
 

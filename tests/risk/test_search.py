@@ -1,4 +1,4 @@
-"""Finding the target: shares, curves, hysteresis, following."""
+"""Finding the target: shares, curves, hysteresis, preference."""
 
 from dataclasses import replace
 
@@ -14,11 +14,13 @@ from quantail.risk.control import (
     alpha_now,
     measured_cvar,
     needed_episodes,
+    preference,
     step_risk,
     target_draw,
     weight_now,
 )
 from quantail.risk.search import (
+    Preference,
     SearchState,
     TargetCurve,
     explore_share,
@@ -29,30 +31,37 @@ from quantail.risk.search import (
 )
 from quantail.types import FloatArray
 
-SEARCH = TargetSearch(share=0.8, rest=0.1, settle=0.5, grid=41, hysteresis=0.01)
+SEARCH = TargetSearch(share=0.8, settle=0.5, grid=41, rate=0.2, hysteresis=0.01)
 RETURNS = np.random.default_rng(0).normal(0.0, 1.0, 400)
+TRADE_OFF = Preference(weight=0.5)
 
 
 def curve(best: float, grid: FloatArray) -> TargetCurve:
-    """A mean of 1 everywhere and a bound of CVaR that is best at one target."""
+    """A mean of 1 everywhere and a CVaR that is best at one target."""
     tails = -((grid - best) ** 2)
-    return TargetCurve(np.ones_like(grid), tails, 0 * tails, 0 * tails)
+    return TargetCurve(np.ones_like(grid), tails, 0 * tails)
 
 
-def searched(best: float, updates: int, progress: float = 0.1) -> SearchState:
+def step(
+    state: SearchState,
+    found: TargetCurve | None,
+    prefer: Preference = TRADE_OFF,
+    progress: float = 0.1,
+) -> SearchState:
+    return step_search(
+        SEARCH, state, found, RETURNS, prefer, alpha=0.1, scale=1.0, progress=progress
+    )
+
+
+def searched(best: float, updates: int) -> SearchState:
     state = first_search(RETURNS, 0.1, 1.0)
     for _ in range(updates):
-        found = curve(best, target_grid(SEARCH, state))
-        state = step_search(
-            SEARCH, state, found, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=progress
-        )
+        state = step(state, curve(best, target_grid(SEARCH, state)))
     return state
 
 
-def test_share_falls_to_its_rest_at_settling() -> None:
-    assert [explore_share(SEARCH, p) for p in (0.0, 0.25, 0.5, 1.0)] == pytest.approx(
-        [0.8, 0.45, 0.1, 0.1]
-    )
+def test_targets_are_drawn_until_one_settles() -> None:
+    assert [explore_share(SEARCH, p) for p in (0.0, 0.49, 0.5, 1.0)] == [0.8, 0.8, 0.0, 0.0]
 
 
 def test_first_target_is_the_quantile_and_its_range_holds_it() -> None:
@@ -61,8 +70,16 @@ def test_first_target_is_the_quantile_and_its_range_holds_it() -> None:
     assert state.low < state.target < float(RETURNS.mean()) < state.high
 
 
+def test_the_range_holds_the_quantile_of_returns_with_a_rare_loss() -> None:
+    """One loss of 100 in a hundred puts the mean below the tenth percentile."""
+    returns = np.where(np.arange(400) % 100 == 0, -100.0, 1.0)
+    state = first_search(returns, 0.1, float(returns.std()))
+    assert state.target == 1.0
+    assert state.low < returns.mean() < state.target < state.high
+
+
 def test_the_best_target_is_found_slowly_from_either_side() -> None:
-    for best in (-1.0, 0.3):
+    for best in (-1.0, 0.0):
         one = searched(best, 1)
         start = first_search(RETURNS, 0.1, 1.0).target
         assert abs(one.target - start) <= 0.21 * abs(best - start) + 0.05
@@ -72,45 +89,50 @@ def test_the_best_target_is_found_slowly_from_either_side() -> None:
 def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     grid = target_grid(SEARCH, state)
-    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), grid, grid)
-    found = step_search(
-        SEARCH, state, flat, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
-    )
-    assert found.target == state.target
+    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), grid)
+    assert step(state, flat).target == state.target
 
 
 def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
     state = searched(-1.0, 60)
     grid = target_grid(SEARCH, state)
-    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.3, 0.2, -1.0), grid, grid)
-    found = step_search(
-        SEARCH, state, wild, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
-    )
-    assert found.target == pytest.approx(state.target, abs=0.1)
+    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.05, 0.2, -1.0), grid)
+    assert step(state, wild).target == pytest.approx(state.target, abs=0.1)
 
 
-def test_a_settled_target_follows_its_own_quantile_and_no_curve() -> None:
-    state = replace(first_search(RETURNS, 0.1, 1.0), target=0.0)
-    wanted = var(RETURNS, 0.1)
-    found = step_search(
-        SEARCH,
-        state,
-        curve(1.0, target_grid(SEARCH, state)),
-        RETURNS,
-        alpha=0.1,
-        weight=0.5,
-        scale=1.0,
-        progress=0.5,
-    )
-    assert found.target == pytest.approx(SEARCH.follow_rate * wanted)
+def test_a_settled_target_stays() -> None:
+    state = first_search(RETURNS, 0.1, 1.0)
+    found = curve(-0.2, target_grid(SEARCH, state))
+    assert step(state, found, progress=0.49) != state
+    assert step(state, found, progress=0.5) == state
 
 
 def test_without_episodes_that_start_nothing_is_compared() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
-    found = step_search(
-        SEARCH, state, None, RETURNS, alpha=0.1, weight=0.5, scale=1.0, progress=0.1
-    )
-    assert (found.target, found.means) == (state.target, ())
+    assert step(state, None) == state
+
+
+def test_a_weight_trades_the_mean_for_the_tail() -> None:
+    means, tails = np.array([2.0, 1.0]), np.array([-4.0, -1.0])
+    assert Preference(weight=0.3)(means, tails).argmax() == 0
+    assert Preference(weight=0.4)(means, tails).argmax() == 1
+
+
+def test_under_a_limit_the_best_mean_that_keeps_it_wins() -> None:
+    """Not the safest one, which any large multiplier would choose."""
+    means, tails = np.array([2.0, 1.7, 1.0]), np.array([-2.9, -1.3, 1.0])
+    assert Preference(weight=5.0, limit=-1.4)(means, tails).argmax() == 1
+    assert Preference(weight=5.0, limit=0.9)(means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=3.0)(means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=-9.0)(means, tails).argmax() == 0
+
+
+def test_a_limit_is_preferred_at_the_price_of_the_largest_multiplier() -> None:
+    limited = RiskConfig(limit=-1.0, dual=DualConfig(cap=3.0))
+    assert preference(limited, RiskState(active=True)) == Preference(3.0, -1.0)
+    fixed = RiskConfig(weight=0.7)
+    assert preference(fixed, RiskState(active=True)) == Preference(0.7)
+    assert preference(fixed, RiskState(active=True), 0.2) == Preference(0.2)
 
 
 def seen(returns: FloatArray, explored: bool = False) -> RiskMeasurement:
@@ -124,7 +146,7 @@ def test_the_tail_has_no_weight_before_enough_episodes_ended() -> None:
     assert target_draw(settings, few, 0.0).share == 0.0
     more = step_risk(settings, few, seen(RETURNS[:1]), 0.0)
     assert (more.active, weight_now(settings, more)) == (True, 0.7)
-    assert target_draw(settings, more, 0.0).share == 0.7
+    assert target_draw(settings, more, 0.0).share == 0.8
 
 
 def test_explored_episodes_do_not_count_for_the_measured_tail() -> None:

@@ -1,6 +1,6 @@
 """How tail risk enters the objective."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -47,38 +47,23 @@ class DualConfig:
 class TargetSearch:
     """How the target ν of the Rockafellar-Uryasev form is found.
 
-    Early episodes start from targets drawn over the range of returns, so that a policy that sees
-    its budget learns all of them; the target whose predicted objective is best wins slowly, and
-    after ``settle`` it only follows its own quantile.
+    Episodes start from targets drawn over the range of returns, so that a policy that sees its
+    budget learns all of them. The target that promises the best objective wins slowly; after
+    ``settle`` it stays, and the policy trains at it alone.
     """
 
-    share: Annotated[float, Ge(0), Le(1)] = 0.7
-    """Share of episodes with a drawn target at the start of training."""
-    rest: Annotated[float, Ge(0), Le(1)] = 0.0
-    """Share of episodes with a drawn target after ``settle``."""
-    settle: Annotated[float, Gt(0), Le(1)] = 0.5
-    """Share of training after which the target is no longer searched."""
+    share: Annotated[float, Ge(0), Le(1)] = 0.8
+    """Share of episodes with a drawn target until ``settle``."""
+    settle: Annotated[float, Gt(0), Le(1)] = 0.65
+    """Share of training after which the target stays."""
     grid: Annotated[int, Ge(3)] = 33
     """Targets compared."""
     curve_rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Weight of an update in the smoothed prediction for each target."""
-    rate: Annotated[float, Gt(0), Le(1)] = 0.2
+    rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Share of the way to a better target that is gone in one update."""
-    follow_rate: Annotated[float, Ge(0), Le(1)] = 0.05
-    """Share of the way to its own quantile that a settled target goes in one update."""
-    compare: Literal["bound", "cvar"] = "bound"
-    """What stands beside the mean: ``bound``, ν - E(ν - G)⁺/α, has one maximum even while the
-    policy does not answer to its budget; ``cvar`` forgives a target that is no possible return,
-    which suits short episodes with few outcomes."""
-    hysteresis: Annotated[float, Ge(0)] = 0.01
+    hysteresis: Annotated[float, Ge(0)] = 0.005
     """Return scales by which another target must be better."""
-
-    def check(self) -> None:
-        """Refuse a share that rises."""
-        if self.rest > self.share:
-            raise ConfigError(
-                f"search.rest must be at most search.share ({self.share}); was {self.rest}"
-            )
 
 
 @config

@@ -12,6 +12,7 @@ from quantail.risk.config import RiskConfig
 from quantail.risk.cvar import EmpiricalCVaR, empirical_cvar
 from quantail.risk.dual import DualState, first_dual, step_dual
 from quantail.risk.search import (
+    Preference,
     SearchState,
     TargetCurve,
     explore_share,
@@ -68,6 +69,20 @@ def weight_now(settings: RiskConfig, state: RiskState, scheduled: float | None =
     if scheduled is not None:
         return scheduled
     return state.dual.multiplier if settings.weight is None else settings.weight
+
+
+def preference(
+    settings: RiskConfig, state: RiskState, scheduled: float | None = None
+) -> Preference:
+    """Return which targets are better.
+
+    Under a limit it is the one with the best mean among those that keep it, at the price of the
+    largest multiplier for the others: the choice then does not hang on a multiplier that is still
+    being found, and at which a policy without any risk may look as good as the best one.
+    """
+    if settings.limit is None:
+        return Preference(weight_now(settings, state, scheduled))
+    return Preference(settings.dual.cap, settings.limit)
 
 
 def target_draw(settings: RiskConfig, state: RiskState, progress: float) -> TargetDraw:
@@ -130,8 +145,8 @@ def step_risk(
         state.search,
         seen.curve,
         returns,
+        preference(settings, state, scheduled),
         alpha=alpha_now(settings, progress),
-        weight=weight_now(settings, state, scheduled),
         scale=state.scale,
         progress=progress,
     )

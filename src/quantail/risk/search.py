@@ -1,10 +1,8 @@
-"""Finding ν: explored early, settled slowly, followed late.
+"""Finding ν: all targets are explored and compared, then one stays.
 
 A policy that maximizes E[G] + λ(ν - E(ν - G)⁺/α) arranges its own α-quantile near ν, so that
 tracking that quantile is content with many ν, most of them poor. A policy that sees its budget can
-be asked about all ν at once: its critic predicts E[G] and ν - E(ν - G)⁺/α for an episode from each.
-The latter is compared, and not CVaR itself, because it has one maximum, at the α-quantile, even
-while the policy does not yet answer to its budget.
+be asked about all ν at once: its critic predicts E[G] and CVaR of an episode from each.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from quantail.risk.config import TargetSearch
 from quantail.types import FloatArray
 
 _RANGE_RATE = 0.05
-_MARGIN = 0.5
+_LOW_MARGIN, _HIGH_MARGIN = 0.5, 0.1
 
 
 @config
@@ -30,8 +28,8 @@ class SearchState:
     """Range of the targets that are compared."""
     means: tuple[float, ...] = ()
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
-    bounds: tuple[float, ...] = ()
-    """Smoothed predicted ν - E(ν - G)⁺/α, or CVaR, for each target of the grid."""
+    tails: tuple[float, ...] = ()
+    """Smoothed predicted CVaR for each target of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +37,31 @@ class TargetCurve:
     """What the critic predicts for episodes that start from each target of the grid."""
 
     means: FloatArray
-    bounds: FloatArray
-    """ν - E(ν - G)⁺/α at each target ν: at most CVaR, and CVaR where ν is the α-quantile."""
     tails: FloatArray
     """CVaR."""
     quantiles: FloatArray
     """VaR, the quantile at the level of CVaR."""
 
 
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which targets are better."""
+
+    weight: float
+    """λ, of CVaR beside the mean; with a limit, the price of missing it."""
+    limit: float | None = None
+
+    def __call__(self, means: FloatArray, tails: FloatArray) -> FloatArray:
+        """Return E + λ CVaR, or with a limit d the mean less λ (d - CVaR)⁺."""
+        if self.limit is None:
+            return means + self.weight * tails
+        return means - self.weight * np.maximum(self.limit - tails, 0.0)
+
+
 def first_search(returns: FloatArray, alpha: float, scale: float) -> SearchState:
     """Return the state after the first returns: ν is their α-quantile."""
-    target = var(returns, alpha)
     low, high = _span(returns, alpha, scale)
-    return SearchState(target=target, low=low, high=high)
+    return SearchState(target=var(returns, alpha), low=low, high=high)
 
 
 def target_grid(settings: TargetSearch, state: SearchState) -> FloatArray:
@@ -60,9 +70,8 @@ def target_grid(settings: TargetSearch, state: SearchState) -> FloatArray:
 
 
 def explore_share(settings: TargetSearch, progress: float) -> float:
-    """Return the share of episodes that start from a drawn target; falls until ``settle``."""
-    left = max(0.0, 1.0 - progress / settings.settle)
-    return settings.rest + (settings.share - settings.rest) * left
+    """Return the share of episodes that start from a drawn target."""
+    return settings.share if progress < settings.settle else 0.0
 
 
 def step_search(
@@ -70,48 +79,41 @@ def step_search(
     state: SearchState,
     curve: TargetCurve | None,
     returns: FloatArray,
+    prefer: Preference,
     *,
     alpha: float,
-    weight: float,
     scale: float,
     progress: float,
 ) -> SearchState:
-    """Return the state after one more update.
+    """Return the state after one more update; a settled target stays.
 
     Args:
         settings: Rates.
         state: Before.
         curve: Prediction on the grid of ``state``; None when no episode started.
         returns: Recent returns of episodes that started from ν, at least one.
+        prefer: Which targets are better.
         alpha: α.
-        weight: λ, of CVaR beside the mean.
         scale: Unit of return.
         progress: Share of training that is done.
     """
-    if progress >= settings.settle:
-        moved = state.target + settings.follow_rate * (var(returns, alpha) - state.target)
-        return replace(state, target=moved)
-    means, bounds = np.array(state.means), np.array(state.bounds)
-    if curve is not None:
-        rate = settings.curve_rate if means.size else 1.0
-        seen = curve.bounds if settings.compare == "bound" else curve.tails
-        past = (means, bounds) if means.size else (curve.means, seen)
-        means = (1 - rate) * past[0] + rate * curve.means
-        bounds = (1 - rate) * past[1] + rate * seen
-    grid = target_grid(settings, state)
-    target = _better_target(settings, grid, means + weight * bounds, state.target, scale)
+    if progress >= settings.settle or curve is None:
+        return state
+    grid, rate = target_grid(settings, state), settings.curve_rate
+    means, tails = curve.means, curve.tails
+    if state.means:
+        means = (1 - rate) * np.array(state.means) + rate * means
+        tails = (1 - rate) * np.array(state.tails) + rate * tails
+    target = _better_target(settings, grid, prefer(means, tails), state.target, scale)
     wanted = _span(returns, alpha, scale)
     low = state.low + _RANGE_RATE * (min(wanted[0], target) - state.low)
     high = state.high + _RANGE_RATE * (max(wanted[1], target) - state.high)
-    moved_grid = np.linspace(low, high, settings.grid)
-    if means.size:
-        means, bounds = np.interp(moved_grid, grid, means), np.interp(moved_grid, grid, bounds)
-    return SearchState(
-        target=target,
-        low=low,
-        high=high,
-        means=tuple(means.tolist()),
-        bounds=tuple(bounds.tolist()),
+    moved = replace(state, target=target, low=low, high=high)
+    places = target_grid(settings, moved)
+    return replace(
+        moved,
+        means=tuple(np.interp(places, grid, means).tolist()),
+        tails=tuple(np.interp(places, grid, tails).tolist()),
     )
 
 
@@ -124,8 +126,6 @@ def _better_target(
     settings: TargetSearch, grid: FloatArray, scores: FloatArray, target: float, scale: float
 ) -> float:
     """Go some way toward the best target of the grid, if it is better by the hysteresis."""
-    if not scores.size:
-        return target
     best = int(scores.argmax())
     gain = scores[best] - np.interp(target, grid, scores)
     if gain <= settings.hysteresis * scale:
@@ -134,6 +134,9 @@ def _better_target(
 
 
 def _span(returns: FloatArray, alpha: float, scale: float) -> tuple[float, float]:
-    """Range in which the best ν must lie: it is no lower than the tail, no higher than the mean."""
-    low = min(var(returns, alpha), float(returns.mean()) - scale) - _MARGIN * scale
-    return low, float(returns.mean()) + _MARGIN * scale
+    """Range in which the best ν must lie: no lower than the tail, no higher than the middle."""
+    quantile, mean = var(returns, alpha), float(returns.mean())
+    return (
+        min(quantile, mean - scale) - _LOW_MARGIN * scale,
+        max(quantile, mean) + _HIGH_MARGIN * scale,
+    )

@@ -8,7 +8,6 @@ from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.observations import map_observation
 from quantail.risk.cvar import cvar, quantile
 from quantail.risk.search import TargetCurve
-from quantail.risk.tail_advantage import risk_values
 from quantail.targets.twin import twin_atoms
 from quantail.types import FloatArray
 
@@ -52,7 +51,6 @@ def target_curve(
     shares = weights.double().repeat(n_starts) / n_starts
     return TargetCurve(
         means=(mixture @ shares).numpy(),
-        bounds=grid + risk_values(torch.from_numpy(grid), mixture, shares, alpha).numpy(),
         tails=cvar(mixture, shares, alpha).numpy(),
         quantiles=quantile(mixture, shares, alpha).numpy(),
     )
