@@ -19,6 +19,7 @@ from quantail.experiment.provenance import role_seed
 from quantail.experiment.run import run
 from quantail.experiment.selection import read_selection
 from quantail.report import write_report
+from quantail.report.words import typeset
 from quantail.sb3.agent import DistributionalPPO
 from tests.experiment.small_runs import MARKET, Watcher, files, small
 
@@ -70,7 +71,7 @@ def test_the_best_agents_are_kept_and_the_best_is_judged(finished: tuple[Path, W
     test = load_evaluation(folder / "evaluation" / "test")
     assert test.n_trials == 3
     assert test.optimum is not None
-    assert test.verdict.sentence in (folder / "report.html").read_text()
+    assert typeset(test.verdict.sentence) in (folder / "report.html").read_text()
 
 
 def test_costs_rise_over_the_first_half(finished: tuple[Path, Watcher]) -> None:
