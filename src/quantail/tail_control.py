@@ -14,7 +14,7 @@ from quantail.risk.control import (
     alpha_now,
     measured_cvar,
     step_risk,
-    weight_now,
+    trained_weight,
 )
 from quantail.risk.dual import is_infeasible, violation
 from quantail.risk.search import TargetCurve, explore_share, target_grid
@@ -30,7 +30,7 @@ def tail_objective(
     """Return how much the tail counts in this cycle; None when it does not."""
     if settings is None:
         return None
-    weight = weight_now(settings, state, now.cvar_weight)
+    weight = trained_weight(settings, state, now.progress, now.cvar_weight)
     if weight == 0:
         return None
     return TailObjective(alpha=alpha_now(settings, now.progress), weight=weight)

@@ -220,7 +220,7 @@ def test_a_cycle_moves_target_scale_and_multiplier() -> None:
     assert info.violation is not None
     assert info.cvar is not None
     assert info.violation == pytest.approx(5.0 - info.cvar)
-    assert info.weight == 0.0  # the multiplier was 0 when the cycle began
+    assert info.weight == risk.search.sharpness  # the multiplier was 0 when the cycle began
 
 
 def test_the_curve_is_what_the_critics_say_at_each_target() -> None:

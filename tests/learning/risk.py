@@ -52,20 +52,18 @@ class Outcome:
 
 BLIND = GambleChain(observe_total=False)
 """Only the budget tells how much was won so far."""
-LATE = DualConfig(start=0.3, hold=0.65, proportional=0.05, integral=0.005)
 SMALL = {"n_epochs": 6, "gae_lambda": 0.8, "policy_kwargs": {"net_arch": [32, 32]}}
 BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 2560}
 
 
-def chain(problem: GambleChain = BLIND, updates: int = 200, **risk: Any) -> Case:
-    risk = {"dual": LATE, **risk} if risk else {}
+def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, **risk) if risk else None
-    return Case(problem, 5, updates, settings, agent=SMALL)
+    return Case(problem, 5, updates, settings, n_envs=1024, agent=SMALL)
 
 
 def bets(**risk: Any) -> Case:
     return Case(
-        BettingGame(), 20, 250, RiskConfig(alpha=0.1, **risk), entropy=0.02, rate=2e-3, agent=BETS
+        BettingGame(), 20, 350, RiskConfig(alpha=0.1, **risk), entropy=0.02, rate=2e-3, agent=BETS
     )
 
 
@@ -84,10 +82,7 @@ CASES = {
         peso_game(),
         12,
         120,
-        RiskConfig(
-            limit=-0.01,
-            dual=DualConfig(hold=0.0, start=1.0, proportional=0.1, integral=0.05),
-        ),
+        RiskConfig(limit=-0.01),
         agent=SMALL,
     ),
     "peso_neutral": Case(
@@ -101,7 +96,7 @@ CASES = {
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
         1,
         300,
-        RiskConfig(limit=-0.15, dual=DualConfig(hold=0.0, proportional=1.0, integral=0.02)),
+        RiskConfig(limit=-0.15, dual=DualConfig(proportional=1.0, integral=0.02)),
         entropy=0.0,
         rate=1e-3,
         agent={

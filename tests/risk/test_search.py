@@ -17,7 +17,7 @@ from quantail.risk.control import (
     preference,
     step_risk,
     target_draw,
-    weight_now,
+    trained_weight,
 )
 from quantail.risk.search import (
     Preference,
@@ -100,6 +100,20 @@ def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
     assert step(state, wild).target == pytest.approx(state.target, abs=0.1)
 
 
+def test_a_target_above_its_own_quantile_is_no_candidate() -> None:
+    """There a policy gambles, and its mean alone would win."""
+    state = first_search(RETURNS, 0.1, 1.0)
+    for _ in range(60):
+        grid = target_grid(SEARCH, state)
+        gamble = grid > -0.7
+        found = TargetCurve(np.where(gamble, 9.0, grid), 0 * grid, np.where(gamble, -5.0, grid))
+        state = step(state, found)
+    assert state.target == pytest.approx(-0.7, abs=0.15)
+    nowhere = replace(found, quantiles=grid - 1.0)
+    fresh = first_search(RETURNS, 0.1, 1.0)
+    assert step(fresh, nowhere).target == fresh.target
+
+
 def test_a_settled_target_stays() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     found = curve(-0.2, target_grid(SEARCH, state))
@@ -142,18 +156,29 @@ def seen(returns: FloatArray, explored: bool = False) -> RiskMeasurement:
 def test_the_tail_has_no_weight_before_enough_episodes_ended() -> None:
     settings = RiskConfig(alpha=0.1, weight=0.7)
     few = step_risk(settings, RiskState(), seen(RETURNS[: needed_episodes(0.1) - 1]), 0.0)
-    assert (few.active, weight_now(settings, few)) == (False, 0.0)
+    assert (few.active, trained_weight(settings, few, 0.0)) == (False, 0.0)
     assert target_draw(settings, few, 0.0).share == 0.0
     more = step_risk(settings, few, seen(RETURNS[:1]), 0.0)
-    assert (more.active, weight_now(settings, more)) == (True, 0.7)
+    assert (more.active, trained_weight(settings, more, 0.9)) == (True, 0.7)
     assert target_draw(settings, more, 0.0).share == 0.8
+
+
+def test_the_tail_is_sharpened_until_the_target_settles() -> None:
+    search = TargetSearch(sharpness=0.8, settle=0.5)
+    state = RiskState(active=True)
+    mild, strong = (RiskConfig(weight=w, search=search) for w in (0.3, 2.0))
+    assert [trained_weight(mild, state, p) for p in (0.0, 0.49, 0.5)] == [0.8, 0.8, 0.3]
+    assert [trained_weight(strong, state, p) for p in (0.0, 0.5)] == [2.0, 2.0]
+    assert trained_weight(mild, state, 0.0, scheduled=0.1) == 0.1
+    assert preference(mild, state) == Preference(0.3)
 
 
 def test_explored_episodes_do_not_count_for_the_measured_tail() -> None:
     settings = RiskConfig(alpha=0.1, limit=-1.0)
     state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
     worse = step_risk(settings, state, seen(RETURNS - 9.0, explored=True), 0.1)
-    assert worse == state
+    assert worse.returns == state.returns
+    assert worse.explored_returns == tuple((RETURNS - 9.0).tolist())
     cvar = measured_cvar(settings, worse)
     assert cvar is not None
     assert cvar.cvar == pytest.approx(np.sort(RETURNS)[:40].mean())
@@ -168,8 +193,22 @@ def test_the_scale_rises_quickly_and_falls_slowly() -> None:
     assert 0.99 * state.scale < safe.scale < state.scale
 
 
+def test_a_safe_target_does_not_hide_what_others_show() -> None:
+    """Range and scale stay, so that bolder targets are still drawn and compared."""
+    settings = RiskConfig(alpha=0.1, weight=1.0)
+    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    both = np.concatenate([RETURNS * 0 + 0.5, RETURNS])
+    mixed = RiskMeasurement(both, np.arange(800) >= 400, None)
+    grid = target_grid(settings.search, state.search)
+    mixed = replace(mixed, curve=curve(state.search.target, grid))
+    for _ in range(100):
+        state = step_risk(settings, state, mixed, 0.1)
+    assert state.search.low < -1.5
+    assert state.scale > 0.6
+
+
 def test_the_multiplier_is_held_while_the_policy_explores() -> None:
-    settings = RiskConfig(alpha=0.1, limit=5.0, dual=DualConfig(hold=0.3))
+    settings = RiskConfig(alpha=0.1, limit=5.0, dual=DualConfig(start=0.2, hold=0.3))
     state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
     assert state.dual.multiplier == 0.2
     assert step_risk(settings, state, seen(RETURNS), 0.29).dual.multiplier == 0.2

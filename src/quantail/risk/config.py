@@ -12,14 +12,14 @@ from quantail.errors import ConfigError
 class DualConfig:
     """PID control of the multiplier of a limit, in units of the return scale."""
 
-    start: Annotated[float, Ge(0)] = 0.2
+    start: Annotated[float, Ge(0)] = 0.5
     """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
-    hold: Annotated[float, Ge(0), Lt(1)] = 0.3
+    hold: Annotated[float, Ge(0), Lt(1)] = 0.65
     """Share of training in which the multiplier stays at ``start``: a policy that still explores
     breaks limits that it will keep later, and a multiplier that answers to it goes too far."""
     proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.003
+    integral: Annotated[float, Ge(0)] = 0.005
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""
@@ -56,6 +56,9 @@ class TargetSearch:
     """Share of episodes with a drawn target until ``settle``."""
     settle: Annotated[float, Gt(0), Le(1)] = 0.65
     """Share of training after which the target stays."""
+    sharpness: Annotated[float, Ge(0)] = 0.5
+    """Least weight of the tail until ``settle``: targets are told apart by policies that answer to
+    them, which at a small weight takes far more episodes."""
     grid: Annotated[int, Ge(3)] = 33
     """Targets compared."""
     curve_rate: Annotated[float, Gt(0), Le(1)] = 0.1

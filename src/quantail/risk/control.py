@@ -37,6 +37,8 @@ class RiskState:
     """Spread of episode returns, the unit of budgets and violations."""
     returns: tuple[float, ...] = ()
     """Recent discounted raw returns of episodes that started from the target."""
+    explored_returns: tuple[float, ...] = ()
+    """The same of episodes that started from a drawn target."""
     search: SearchState = SearchState()
     dual: DualState = DualState()
     warned_infeasible: bool = False
@@ -63,12 +65,25 @@ def alpha_now(settings: RiskConfig, progress: float) -> float:
 
 
 def weight_now(settings: RiskConfig, state: RiskState, scheduled: float | None = None) -> float:
-    """Return λ, the weight of CVaR beside the mean in this cycle; a scheduled one takes over."""
-    if not state.active:
-        return 0.0
+    """Return λ, the weight of CVaR beside the mean; a scheduled one takes over."""
     if scheduled is not None:
         return scheduled
     return state.dual.multiplier if settings.weight is None else settings.weight
+
+
+def trained_weight(
+    settings: RiskConfig, state: RiskState, progress: float, scheduled: float | None = None
+) -> float:
+    """Return the weight of the tail in this cycle's advantages: λ, sharpened until settling.
+
+    A scheduled weight is taken as it is.
+    """
+    if not state.active:
+        return 0.0
+    weight = weight_now(settings, state, scheduled)
+    if scheduled is not None or progress >= settings.search.settle:
+        return weight
+    return max(weight, settings.search.sharpness)
 
 
 def preference(
@@ -120,9 +135,13 @@ def step_risk(
         progress: Share of training that is done.
         scheduled: Weight that a schedule puts in place of the fixed one.
     """
-    fresh = seen.returns[~seen.explored]
+    fresh, drawn = seen.returns[~seen.explored], seen.returns[seen.explored]
     kept = max(math.ceil(_LEAST_TAIL / settings.alpha), fresh.size)
-    state = replace(state, returns=(*state.returns, *fresh.tolist())[-kept:])
+    state = replace(
+        state,
+        returns=(*state.returns, *fresh.tolist())[-kept:],
+        explored_returns=(*state.explored_returns, *drawn.tolist())[-kept:],
+    )
     returns = np.array(state.returns)
     if not state.active:
         if returns.size < needed_episodes(settings.alpha):
@@ -133,7 +152,9 @@ def step_risk(
         return replace(state, active=True, scale=scale, search=search, dual=dual)
     if not fresh.size:
         return state
-    spread = _spread(returns)
+    # With a target that has become safe, only episodes from others still show what is possible.
+    possible = np.concatenate([returns, state.explored_returns])
+    spread = _spread(possible)
     rate = _SCALE_UP if spread > state.scale else _SCALE_DOWN
     state = replace(state, scale=state.scale + rate * (spread - state.scale))
     if settings.limit is not None and progress >= settings.dual.hold:
@@ -144,7 +165,7 @@ def step_risk(
         settings.search,
         state.search,
         seen.curve,
-        returns,
+        possible,
         preference(settings, state, scheduled),
         alpha=alpha_now(settings, progress),
         scale=state.scale,

@@ -2,7 +2,9 @@
 
 A policy that maximizes E[G] + λ(ν - E(ν - G)⁺/α) arranges its own α-quantile near ν, so that
 tracking that quantile is content with many ν, most of them poor. A policy that sees its budget can
-be asked about all ν at once: its critic predicts E[G] and CVaR of an episode from each.
+be asked about all ν at once: its critic predicts E[G], CVaR and the α-quantile of an episode from
+each. The best ν is the α-quantile of its own episodes; one that lies above it asks for a shortfall
+in more than a share α of them, where the policy gambles, and is no candidate.
 """
 
 from dataclasses import dataclass, replace
@@ -13,8 +15,12 @@ from quantail.config_class import config
 from quantail.risk.config import TargetSearch
 from quantail.types import FloatArray
 
-_RANGE_RATE = 0.05
+# The range of targets widens quickly and shrinks slowly: policies that have become safe do not show
+# which bolder targets would be worth it.
+_WIDEN, _SHRINK = 0.05, 0.002
 _LOW_MARGIN, _HIGH_MARGIN = 0.5, 0.1
+_ABOVE = 0.1
+"""Return scales by which a candidate may lie above its own quantile."""
 
 
 @config
@@ -30,6 +36,8 @@ class SearchState:
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
     tails: tuple[float, ...] = ()
     """Smoothed predicted CVaR for each target of the grid."""
+    quantiles: tuple[float, ...] = ()
+    """Smoothed predicted α-quantile for each target of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ def step_search(
         settings: Rates.
         state: Before.
         curve: Prediction on the grid of ``state``; None when no episode started.
-        returns: Recent returns of episodes that started from ν, at least one.
+        returns: Recent returns of episodes from all targets, at least one.
         prefer: Which targets are better.
         alpha: α.
         scale: Unit of return.
@@ -100,21 +108,21 @@ def step_search(
     if progress >= settings.settle or curve is None:
         return state
     grid, rate = target_grid(settings, state), settings.curve_rate
-    means, tails = curve.means, curve.tails
+    curves = np.stack([curve.means, curve.tails, curve.quantiles])
     if state.means:
-        means = (1 - rate) * np.array(state.means) + rate * means
-        tails = (1 - rate) * np.array(state.tails) + rate * tails
-    target = _better_target(settings, grid, prefer(means, tails), state.target, scale)
+        past = np.array([state.means, state.tails, state.quantiles])
+        curves = (1 - rate) * past + rate * curves
+    means, tails, quantiles = curves
+    scores = np.where(grid <= quantiles + _ABOVE * scale, prefer(means, tails), -np.inf)
+    target = _better_target(settings, grid, scores, state.target, scale)
     wanted = _span(returns, alpha, scale)
-    low = state.low + _RANGE_RATE * (min(wanted[0], target) - state.low)
-    high = state.high + _RANGE_RATE * (max(wanted[1], target) - state.high)
+    down, up = min(wanted[0], target) - state.low, max(wanted[1], target) - state.high
+    low = state.low + (_WIDEN if down < 0 else _SHRINK) * down
+    high = state.high + (_WIDEN if up > 0 else _SHRINK) * up
     moved = replace(state, target=target, low=low, high=high)
     places = target_grid(settings, moved)
-    return replace(
-        moved,
-        means=tuple(np.interp(places, grid, means).tolist()),
-        tails=tuple(np.interp(places, grid, tails).tolist()),
-    )
+    means, tails, quantiles = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
+    return replace(moved, means=means, tails=tails, quantiles=quantiles)
 
 
 def var(returns: FloatArray, alpha: float) -> float:
@@ -125,10 +133,17 @@ def var(returns: FloatArray, alpha: float) -> float:
 def _better_target(
     settings: TargetSearch, grid: FloatArray, scores: FloatArray, target: float, scale: float
 ) -> float:
-    """Go some way toward the best target of the grid, if it is better by the hysteresis."""
-    best = int(scores.argmax())
-    gain = scores[best] - np.interp(target, grid, scores)
-    if gain <= settings.hysteresis * scale:
+    """Go some way toward the best candidate, if it is better by the hysteresis.
+
+    Args:
+        settings: Rates.
+        grid: [G]
+        scores: [G], -inf where a target is no candidate.
+        target: ν before.
+        scale: Unit of return.
+    """
+    best, now = int(scores.argmax()), int(np.abs(grid - target).argmin())
+    if not scores[best] > scores[now] + settings.hysteresis * scale:
         return target
     return float(target + settings.rate * (grid[best] - target))
 
