@@ -7,10 +7,17 @@ import torch
 from quantail import DistributionalPPO
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
-from quantail.evaluation.constant import LEAST_SHARE, constant_position, size_of
+from quantail.evaluation.constant import (
+    LEAST_SHARE,
+    constant_position,
+    largest_position,
+    size_of,
+)
 from quantail.evaluation.curves import MarketEvaluation
 from quantail.evaluation.evaluate_market import evaluate_market
 from quantail.sb3.vec_env import MarketVecEnv
+from quantail.sim.account import AccountConfig
+from quantail.sim.actions import ContinuousActions, DiscreteActions
 from quantail.sim.config import SimConfig
 from quantail.sim.episodes import EpisodeConfig
 from quantail.sim.simulator import MarketSim
@@ -60,10 +67,25 @@ def test_where_one_position_is_the_best_there_is_holding_it_is_no_fault():
         assert constant_position(np.zeros(100), size_of(best)) is None
 
 
-def one_evaluation(bias, weight):
+@pytest.mark.parametrize(
+    ("account", "actions", "largest"),
+    [
+        ({"max_leverage": 3.0}, ContinuousActions(), 3.0),
+        ({"max_leverage": 3.0}, DiscreteActions(levels=(-0.1, 0.0, 0.05)), 0.3),
+        ({"max_notional": 200.0, "initial_equity": 10_000.0}, ContinuousActions(), 0.02),
+        ({"max_notional": 9_000.0}, DiscreteActions(levels=(0.0, 0.01)), 0.01),
+    ],
+    ids=["leverage", "levels", "notional", "the least of them"],
+)
+def test_the_largest_position_is_what_all_limits_leave(account, actions, largest):
+    config = SimConfig(account=AccountConfig(**account), actions=actions)
+    assert largest_position(config) == pytest.approx(largest)
+
+
+def one_evaluation(bias, weight, account=AccountConfig()):  # noqa: B008 - frozen
     bars = make_bars(200, 2, seed=3, volatility=0.01)
     features = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
-    config = SimConfig(episodes=EpisodeConfig(length=50))
+    config = SimConfig(account=account, episodes=EpisodeConfig(length=50))
     env = MarketVecEnv(MarketSim(bars, features, config=config, n_envs=4))
     agent = DistributionalPPO("MlpPolicy", env, n_steps=8, batch_size=16, gamma=0.6, seed=0)
     with torch.no_grad():
@@ -85,4 +107,11 @@ def test_an_evaluation_says_that_the_agent_sits_at_minus_one():
 def test_an_evaluation_of_an_agent_that_trades_says_nothing_of_the_kind():
     found = one_evaluation(bias=0.0, weight=100.0)
     assert found.measures["agent"].turnover.value > 10.0
+    assert not any("one constant position" in note for note in found.notes)
+
+
+def test_an_agent_that_trades_within_a_small_notional_is_not_constant():
+    account = AccountConfig(initial_equity=10_000.0, max_notional=200.0)
+    found = one_evaluation(bias=0.0, weight=100.0, account=account)
+    assert 0.01 < np.abs(found.track("agent").bars.position).max() < 0.025
     assert not any("one constant position" in note for note in found.notes)

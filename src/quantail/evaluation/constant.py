@@ -1,10 +1,13 @@
 """Does a policy hold one and the same position, whatever happens?"""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from quantail.sim.actions import DiscreteActions
+from quantail.sim.config import SimConfig
 from quantail.types import FloatArray
 
 LEAST_SHARE: Final = 0.98
@@ -46,6 +49,15 @@ def constant_position(positions: FloatArray, largest: float) -> ConstantPosition
     middle = float(np.median(positions))
     share = float((np.abs(positions - middle) <= _NEAR * largest).mean())
     return ConstantPosition(middle, share) if share >= LEAST_SHARE else None
+
+
+def largest_position(config: SimConfig) -> float:
+    """Return the largest position, notional over equity, that an account can take at its start."""
+    account, actions = config.account, config.actions
+    levels = actions.levels if isinstance(actions, DiscreteActions) else (1.0,)
+    wanted = account.max_leverage * max(abs(level) for level in levels)
+    notional = math.inf if account.max_notional is None else account.max_notional
+    return min(wanted, notional / account.initial_equity)
 
 
 def size_of(positions: FloatArray) -> float:

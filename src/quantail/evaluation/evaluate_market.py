@@ -9,7 +9,7 @@ from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.backtest import MarketRun, MarketTask, make_track, run_market
 from quantail.evaluation.baselines import average_position, market_baselines
 from quantail.evaluation.calibration import Stretches, calibration_of, horizon, stretches
-from quantail.evaluation.constant import constant_position
+from quantail.evaluation.constant import constant_position, largest_position
 from quantail.evaluation.curves import (
     OWN,
     Evidence,
@@ -150,7 +150,7 @@ def _notes(
         for window in track.windows
         if window.ended
     ]
-    constant = constant_position(tracks[0].bars.position, task.config.account.max_leverage)
+    constant = constant_position(tracks[0].bars.position, largest_position(task.config))
     if constant is not None:
         notes.insert(0, constant.sentence(f"the {role}"))
     if calibration is None:

@@ -13,7 +13,7 @@ from quantail.errors import DataError
 from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.backtest import MarketTask, backtest
-from quantail.evaluation.constant import ConstantPosition, constant_position
+from quantail.evaluation.constant import ConstantPosition, constant_position, largest_position
 from quantail.evaluation.evaluate_market import judge_market
 from quantail.evaluation.periods import periods_per_year
 from quantail.evaluation.record import Series, Track
@@ -158,8 +158,7 @@ class MarketSplit:
         return Judgment(evaluation, self._constant(evaluation.track("agent")), evidence)
 
     def _constant(self, track: Track) -> ConstantPosition | None:
-        largest = self.environment.simulator.account.max_leverage
-        return constant_position(track.bars.position, largest)
+        return constant_position(track.bars.position, largest_position(self.environment.simulator))
 
     @property
     def _features(self) -> FloatArray | None:
