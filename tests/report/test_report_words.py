@@ -50,10 +50,11 @@ def test_delays_are_counted_in_bars_or_steps():
         (-0.2, 0.4, "is no evidence either way, as the interval includes zero"),
         (0.1, 0.4, "is in favor of the agent beyond chance"),
         (-0.4, -0.2, "is against the agent beyond chance"),
+        (None, None, "cannot be judged, as there are too few bars"),
     ],
 )
 def test_the_result_stands_beside_buy_and_hold_in_words(tmp_path, low, high, says):
-    estimate = Estimate((low + high) / 2, low, high)
+    estimate = Estimate(0.1 if low is None else (low + high) / 2, low, high)
     evaluation = example_evaluation()
     held = dataclasses.replace(example_track("buy_and_hold"), name="buy_and_hold")
     measures = dict(evaluation.measures)

@@ -70,6 +70,8 @@ def judgment(row: Comparison) -> str:
         return "is in favor of the agent beyond chance"
     if row.is_worse:
         return "is against the agent beyond chance"
+    if row.mean_difference.low is None or row.mean_difference.high is None:
+        return "cannot be judged, as there are too few bars"
     return "is no evidence either way, as the interval includes zero"
 
 
