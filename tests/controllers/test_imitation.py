@@ -181,6 +181,34 @@ def test_demonstrations_of_other_spaces_are_refused(
         demos.check_spaces(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2))
 
 
+@pytest.mark.parametrize(
+    ("space", "seen", "message"),
+    [
+        (spaces.Discrete(3), np.full(4, 7), r"observations .* Discrete\(3\); 4 are not, .* is 7"),
+        (spaces.MultiDiscrete([3, 2]), np.tile([1, 2], (4, 1)), "4 are not, the first is 2"),
+        (
+            spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Discrete(3)}),
+            {"a": np.zeros(4, int), "b": np.array([0, 0, -1, 0])},
+            r"observations\['b'\] .* 1 are not, the first is -1",
+        ),
+    ],
+)
+def test_observations_that_are_no_choices_of_their_space_are_refused(
+    space: spaces.Space[Any], seen: Any, message: str
+) -> None:
+    demos = Demonstrations.from_arrays(seen, np.zeros(4, int), np.arange(4) == 0)
+    with pytest.raises(DataError, match=message):
+        demos.check_spaces(space, spaces.Discrete(2))
+
+
+def test_choices_may_be_of_any_type() -> None:
+    starts, actions = np.arange(4) == 0, np.zeros(4, int)
+    flags = Demonstrations.from_arrays(np.ones((4, 2), np.bool_), actions, starts)
+    flags.check_spaces(spaces.MultiBinary(2), spaces.Discrete(2))
+    small = Demonstrations.from_arrays(np.ones(4, np.uint8), actions, starts)
+    small.check_spaces(spaces.Discrete(3, start=-1), spaces.Discrete(2))
+
+
 def test_demonstrations_of_the_same_spaces_are_not() -> None:
     rows, starts = np.zeros((4, 3)), np.arange(4) == 0
     seen = spaces.Box(-1.0, 1.0, (3,))

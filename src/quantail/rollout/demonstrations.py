@@ -65,8 +65,8 @@ class Demonstrations:
     ) -> None:
         """Refuse observations and actions that the spaces of an environment do not have.
 
-        Continuous actions may lie outside their bounds, as a policy's own do before they are
-        clipped.
+        Numbers may lie outside the bounds of a box, as a policy's own actions do before they are
+        clipped; choices must be choices of their space.
 
         Raises:
             DataError: Names the first that does not fit.
@@ -86,19 +86,7 @@ class Demonstrations:
                     f"{name} of a demonstration must have the shape {tuple(space.shape or ())} of "
                     f"their space after the axes T and N; was {tuple(tensor.shape[2:])}"
                 )
-        limits = _choices(action_space)
-        if limits is not None:
-            low, high = (torch.as_tensor(limit) for limit in limits)
-            bad = (
-                (self.actions < low)
-                | (self.actions > high)
-                | (self.actions != self.actions.round())
-            )
-            if bool(bad.any()):
-                raise DataError(
-                    f"actions of a demonstration must be choices of {action_space}; "
-                    f"{int(bad.sum())} are not, the first is {self.actions[bad][0].item():g}"
-                )
+            _check_choices(name, tensor, space)
 
     @classmethod
     def from_arrays(
@@ -208,6 +196,21 @@ def _parts(whole: Any) -> dict[str, Any]:
 def _form(parts: dict[str, Any]) -> str:
     names = ", ".join(name.strip("[]") for name in sorted(parts))
     return f"a dictionary with the keys {names}" if names else "one array"
+
+
+def _check_choices(name: str, tensor: Tensor, space: spaces.Space[Any]) -> None:
+    limits = _choices(space)
+    if limits is None:
+        return
+    # In doubles: unsigned numbers know no -1, and truth values cannot be rounded.
+    values = tensor.double()
+    low, high = (torch.as_tensor(limit, dtype=torch.float64) for limit in limits)
+    bad = (values < low) | (values > high) | (values != values.round())
+    if bool(bad.any()):
+        raise DataError(
+            f"{name} of a demonstration must be choices of {space}; {int(bad.sum())} are not, the "
+            f"first is {values[bad][0].item():g}"
+        )
 
 
 def _choices(space: spaces.Space[Any]) -> tuple[Any, Any] | None:
