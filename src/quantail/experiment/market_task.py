@@ -45,9 +45,9 @@ _PER_BAR: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
     "profit_factor": m.profit_factor,
     "hit_rate": m.hit_rate,
 }
-_OF_TRADING: Final[Mapping[str, Callable[[Series], float]]] = {
-    "turnover": lambda series: float(series.turnover.mean()),
-    "costs_paid": lambda series: float(series.costs.sum()),
+_OF_TRADING: Final[Mapping[str, Callable[[Series, float], float]]] = {
+    "turnover": lambda series, periods: float(series.turnover.mean()) * periods,
+    "costs_paid": lambda series, _: float(series.costs.sum()),
 }
 _NEUTRAL: Final[Mapping[str, float]] = {"profit_factor": 1.0, "hit_rate": 0.5}
 _UNBOUNDED: Final = 1e6
@@ -65,7 +65,7 @@ def score(series: Series, metric: str, periods: float) -> float:
     elif metric in _PER_BAR:
         value = float(_PER_BAR[metric](returns))
     else:
-        value = float(_OF_TRADING[metric](series))
+        value = float(_OF_TRADING[metric](series, periods))
     if np.isnan(value):
         total = float(returns.sum())
         return math.copysign(_UNBOUNDED, total) if total != 0.0 else _NEUTRAL.get(metric, 0.0)
