@@ -1,5 +1,6 @@
 """``quantail data check``: passes on clean features, refuses leaks with column and bar."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from quantail.cli.data import app
+from quantail.cli.data import RUN_KEYS, app
 from quantail.errors import ConfigError, DataError
+from quantail.experiment.config import RunConfig
 from quantail.market.sources import SyntheticSource
 
 ROOT = Path(__file__).parents[2]
@@ -178,10 +180,33 @@ def test_the_configuration_of_a_run_will_do(tmp_path):
     assert said["features"] == ["rsi_14"]
 
 
-def test_a_run_without_data_is_refused(tmp_path):
-    (tmp_path / "run.yaml").write_text("environment: {kind: problem}\n")
+def test_a_run_is_known_however_its_keys_are_written(tmp_path):
+    plain = "{kind: synthetic, bars: 500, start: 2024-03-01, steps_per_bar: 2}"
+    inner = f"{{kind: market, data: {{source: {plain}, features: [{{kind: rsi}}]}}}}"
+    for text in (f"{{environment: {inner}}}\n", f'"environment": {inner}\n'):
+        (tmp_path / "run.yaml").write_text(text)
+        assert json.loads(run(str(tmp_path / "run.yaml"), "--json"))["bars"] == 500
+
+
+@pytest.mark.parametrize("text", ["environment: {kind: problem}\n", "seed: 3\n", "budget: {}\n"])
+def test_a_run_without_data_is_refused(tmp_path, text):
+    (tmp_path / "run.yaml").write_text(text)
     done = CliRunner().invoke(app, ["check", str(tmp_path / "run.yaml")])
     assert isinstance(done.exception, ConfigError)
     assert "environment.kind: must be 'market' for data to be checked; was 'problem'" in str(
         done.exception
     )
+
+
+def test_the_keys_of_a_run_are_those_of_its_class():
+    assert {field.name for field in dataclasses.fields(RunConfig)} == RUN_KEYS
+
+
+def test_data_with_a_key_too_many_are_not_taken_for_a_run(tmp_path):
+    text = """
+        source: {kind: synthetic, bars: 500}
+        seed: 3
+    """
+    (tmp_path / "data.yaml").write_text(dedent(text))
+    with pytest.raises(ConfigError, match="seed: is not a known key; allowed here: features"):
+        run(str(tmp_path / "data.yaml"))

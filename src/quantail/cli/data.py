@@ -1,10 +1,10 @@
 """``quantail data``: look at the data before training on it."""
 
+import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
@@ -15,6 +15,7 @@ from quantail.errors import ConfigError, ConfigProblem
 from quantail.market.dataset import USUAL_CACHE, DataConfig, Dataset, prepare
 from quantail.market.segments import iso
 from quantail.types import IntArray
+from quantail.yaml_values import Given
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -23,6 +24,9 @@ EXAMPLES = """
   quantail data check my.yaml
   quantail data check my_data.yaml --repair duplicates=last --json
 """
+
+# Spelled out, as their class comes with torch, which takes seconds.
+RUN_KEYS: Final = frozenset({"environment", "agent", "budget", "selection", "seed"})
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at the data before training on it.", epilog=EXAMPLES
@@ -84,11 +88,13 @@ def _data_config(path: Path, overrides: Sequence[str]) -> DataConfig:
 
 def _is_run(path: Path) -> bool:
     """Whether a file configures a run; what cannot be read is left to the reader to refuse."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    given = Given()
+    given.read_file(path)
+    if given.problems:
         return False
-    return re.search(r"^environment\s*:", text, re.MULTILINE) is not None
+    of_data = {field.name for field in dataclasses.fields(DataConfig)}
+    others = RUN_KEYS.intersection(given.data)
+    return "environment" in others or (bool(others) and of_data.isdisjoint(given.data))
 
 
 def _plain(dataset: Dataset) -> dict[str, Any]:
