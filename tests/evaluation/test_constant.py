@@ -14,7 +14,7 @@ from quantail.evaluation.constant import (
     size_of,
 )
 from quantail.evaluation.curves import MarketEvaluation
-from quantail.evaluation.evaluate_market import evaluate_market
+from quantail.evaluation.evaluate_market import judge_market
 from quantail.sb3.vec_env import MarketVecEnv
 from quantail.sim.account import AccountConfig
 from quantail.sim.actions import ContinuousActions, DiscreteActions
@@ -82,7 +82,7 @@ def test_the_largest_position_is_what_all_limits_leave(account, actions, largest
     assert largest_position(config) == pytest.approx(largest)
 
 
-def one_evaluation(bias, weight, account=AccountConfig()):  # noqa: B008 - frozen
+def one_judgment(bias, weight, account=AccountConfig()):  # noqa: B008 - frozen
     bars = make_bars(200, 2, seed=3, volatility=0.01)
     features = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
     config = SimConfig(account=account, episodes=EpisodeConfig(length=50))
@@ -95,23 +95,26 @@ def one_evaluation(bias, weight, account=AccountConfig()):  # noqa: B008 - froze
     settings = MarketEvaluation(
         bootstrap=BootstrapConfig(samples=100), cost_factors=(), delays=(), sampled=False
     )
-    return evaluate_market(task, agent, role="test", split="x", settings=settings)
+    return judge_market(task, agent, role="test", split="x", settings=settings)
 
 
 def test_an_evaluation_says_that_the_agent_sits_at_minus_one():
-    notes = one_evaluation(bias=-50.0, weight=1.0).notes
-    (said,) = (note for note in notes if "one constant position" in note)
+    found, evidence = one_judgment(bias=-50.0, weight=1.0)
+    (said,) = (note for note in found.notes if "one constant position" in note)
     assert said.startswith("The agent holds a position of about -1.00 for 99.0% of the test")
+    assert said == evidence.constant.sentence("the test")
 
 
 def test_an_evaluation_of_an_agent_that_trades_says_nothing_of_the_kind():
-    found = one_evaluation(bias=0.0, weight=100.0)
+    found, evidence = one_judgment(bias=0.0, weight=100.0)
     assert found.measures["agent"].turnover.value > 10.0
+    assert evidence.constant is None
     assert not any("one constant position" in note for note in found.notes)
 
 
 def test_an_agent_that_trades_within_a_small_notional_is_not_constant():
     account = AccountConfig(initial_equity=10_000.0, max_notional=200.0)
-    found = one_evaluation(bias=0.0, weight=100.0, account=account)
+    found, evidence = one_judgment(bias=0.0, weight=100.0, account=account)
     assert 0.01 < np.abs(found.track("agent").bars.position).max() < 0.025
+    assert evidence.constant is None
     assert not any("one constant position" in note for note in found.notes)

@@ -10,7 +10,7 @@ from quantail.evaluation.bootstrap import BootstrapConfig
 from quantail.evaluation.evaluate_problem import (
     ProblemEvaluation,
     compare_runs,
-    evaluate_problem,
+    judge_problem,
     optimum_fraction,
     problem_measures,
 )
@@ -184,7 +184,9 @@ SMALL = ProblemEvaluation(
 
 def test_an_agent_is_judged_against_the_known_policies(tmp_path):
     task = ProblemTask(HiddenRegime(), n_envs=60, n_steps=40, seed=1, burn_in=5)
-    found = evaluate_problem(task, make_agent(HiddenRegime()), seeds=(0,), settings=SMALL)
+    found, constant = judge_problem(task, make_agent(HiddenRegime()), seeds=(0,), settings=SMALL)
+    said = [note for note in found.notes if "one constant position" in note]
+    assert said == [constant.sentence("the test")]
     names = [track.name for track in found.tracks]
     assert names[:2] == ["agent", "agent_sampled"]
     assert {"optimal", "memoryless", "flat"} < set(names)
@@ -203,7 +205,7 @@ def test_an_agent_is_judged_against_the_known_policies(tmp_path):
 
 def test_where_nothing_can_be_earned_there_is_no_fraction():
     task = ProblemTask(NegativeControl(), n_envs=30, n_steps=40, seed=1, burn_in=0)
-    found = evaluate_problem(task, make_agent(NegativeControl()), settings=SMALL)
+    found = judge_problem(task, make_agent(NegativeControl()), settings=SMALL)[0]
     assert found.optimum is None
     assert found.main_baseline == "flat"
     assert not found.verdict.evidence
@@ -213,7 +215,7 @@ def test_where_nothing_can_be_earned_there_is_no_fraction():
 def test_continuous_actions_and_other_costs():
     problem = QuadraticCost()
     task = ProblemTask(problem, n_envs=30, n_steps=30, seed=1, burn_in=0)
-    found = evaluate_problem(task, make_agent(problem), settings=SMALL)
+    found = judge_problem(task, make_agent(problem), settings=SMALL)[0]
     assert math.isnan(found.measures["agent"].costs_paid.value)
     assert found.cost_curve is not None
 
@@ -221,7 +223,7 @@ def test_continuous_actions_and_other_costs():
 def test_problems_of_risk_have_no_such_score():
     task = ProblemTask(BettingGame(), n_envs=4, n_steps=1, seed=0)
     with pytest.raises(ConfigError, match="'betting_game' trades mean for less risk"):
-        evaluate_problem(task, make_agent(BettingGame()))
+        judge_problem(task, make_agent(BettingGame()))
 
 
 def test_curves_out_of_order_are_refused():

@@ -9,8 +9,9 @@ import torch
 from quantail import DistributionalPPO
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
+from quantail.evaluation.calibration import UNJUDGED_CRITIC
 from quantail.evaluation.curves import MarketEvaluation
-from quantail.evaluation.evaluate_market import UNJUDGED_CRITIC, judge_market, overfitting
+from quantail.evaluation.evaluate_market import judge_market, overfitting
 from quantail.experiment.walk_forward import join_evaluations
 from quantail.sb3.vec_env import MarketVecEnv
 from quantail.sim.config import SimConfig

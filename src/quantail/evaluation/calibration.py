@@ -23,6 +23,10 @@ from quantail.types import BoolArray, FloatArray
 
 LEVELS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 CVAR_LEVEL: Final = 0.05
+UNJUDGED_CRITIC: Final = (
+    "The critic's forecasts cannot be judged: it predicts no law, its returns are not discounted, "
+    "or too few whole stretches of its horizon were run."
+)
 _REST: Final = 0.05
 """Largest weight of what the critic itself says about the time after the stretch."""
 _BINS: Final = 10

@@ -18,6 +18,7 @@ from quantail.evaluation.backtest import (
 )
 from quantail.evaluation.bootstrap import BootstrapConfig
 from quantail.evaluation.calibration import Stretches, horizon
+from quantail.evaluation.constant import ConstantPosition
 from quantail.evaluation.record import CostCurve, DelayCurve, SensitivityPoint, Track
 from quantail.evaluation.tables import break_even, sensitivity_point
 from quantail.sb3.agent import DistributionalPPO
@@ -73,6 +74,8 @@ class Evidence:
     """What the critic foretold and what came; None where it foretells nothing."""
     trial_returns: FloatArray | None
     """[T, trials] of the agents that it was chosen from, over common bars."""
+    constant: ConstantPosition | None
+    """What the agent holds nearly always, if it does."""
 
 
 def run_variants(

@@ -1,15 +1,21 @@
 """An agent on bars it has not seen: tracks, measures, comparisons, curves and verdict."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.backtest import MarketRun, MarketTask, make_track, run_market
 from quantail.evaluation.baselines import average_position, market_baselines
-from quantail.evaluation.calibration import Stretches, calibration_of, horizon, stretches
-from quantail.evaluation.constant import constant_position, largest_position
+from quantail.evaluation.calibration import (
+    UNJUDGED_CRITIC,
+    Stretches,
+    calibration_of,
+    horizon,
+    stretches,
+)
+from quantail.evaluation.constant import ConstantPosition, constant_position, largest_position
 from quantail.evaluation.curves import (
     OWN,
     Evidence,
@@ -24,11 +30,6 @@ from quantail.evaluation.tables import compare, measure_series
 from quantail.evaluation.verdict import market_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import BoolArray, FloatArray
-
-UNJUDGED_CRITIC: Final = (
-    "The critic's forecasts cannot be judged: it predicts no law, its returns are not discounted, "
-    "or the windows hold too few whole stretches of its horizon."
-)
 
 
 def evaluate_market(
@@ -90,6 +91,7 @@ def judge_market(
     verdict = market_verdict(comparisons, role)
     foretold = market_stretches(judged, agent.gamma)
     calibration = calibration_of(foretold)
+    constant = constant_position(track.bars.position, largest_position(task.config))
     evaluation = Evaluation(
         role=role,
         split=split,
@@ -108,9 +110,9 @@ def judge_market(
         delay_curve=delays,
         calibration=calibration,
         overfitting=overfitting(track.portfolio.net_return, n_trials, trial_returns),
-        notes=tuple(_notes(task, role, tracks, calibration)),
+        notes=tuple(_notes(role, tracks, constant, calibration)),
     )
-    return evaluation, Evidence(variants, foretold, trial_returns)
+    return evaluation, Evidence(variants, foretold, trial_returns, constant)
 
 
 def market_stretches(run: MarketRun, gamma: float) -> Stretches | None:
@@ -141,7 +143,10 @@ def overfitting(
 
 
 def _notes(
-    task: MarketTask, role: str, tracks: Sequence[Track], calibration: Calibration | None
+    role: str,
+    tracks: Sequence[Track],
+    constant: ConstantPosition | None,
+    calibration: Calibration | None,
 ) -> list[str]:
     notes = [
         f"{track.label}: the account in {window.symbol} was {window.ended}; it earns "
@@ -150,7 +155,6 @@ def _notes(
         for window in track.windows
         if window.ended
     ]
-    constant = constant_position(tracks[0].bars.position, largest_position(task.config))
     if constant is not None:
         notes.insert(0, constant.sentence(f"the {role}"))
     if calibration is None:

@@ -14,8 +14,8 @@ from quantail.errors import ConfigError, ConfigProblem
 from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.bootstrap import BootstrapConfig, intervals, mean_test
-from quantail.evaluation.calibration import calibrate, horizon
-from quantail.evaluation.constant import constant_position, size_of
+from quantail.evaluation.calibration import UNJUDGED_CRITIC, calibrate, horizon
+from quantail.evaluation.constant import ConstantPosition, constant_position, size_of
 from quantail.evaluation.policies import ActingPolicy, RuleOfProblem
 from quantail.evaluation.problem_run import (
     ProblemRun,
@@ -74,7 +74,7 @@ class ProblemEvaluation:
                 raise ConfigError([ConfigProblem(name, f"must rise; was {values!r}")])
 
 
-def evaluate_problem(
+def judge_problem(
     task: ProblemTask,
     agent: DistributionalPPO,
     *,
@@ -82,8 +82,10 @@ def evaluate_problem(
     seeds: tuple[int, ...] = (),
     n_trials: int = 1,
     settings: ProblemEvaluation = ProblemEvaluation(),  # noqa: B008 - frozen
-) -> Evaluation:
+) -> tuple[Evaluation, ConstantPosition | None]:
     """Judge an agent against the policies that a problem knows, on common random numbers.
+
+    Returned beside the evaluation is the position that the agent holds nearly always, if it does.
 
     Args:
         task: The problem and its instances; take a seed that training has not used.
@@ -116,7 +118,8 @@ def evaluate_problem(
     optimum = optimum_fraction(task, runs, solution.base, solution.values["optimal"], bootstrap)
     costs, delays = problem_curves(task, agent, settings)
     calibration = _calibration(runs["agent_sampled" if settings.sampled else "agent"], agent.gamma)
-    return Evaluation(
+    constant = constant_position(runs["agent"].position, size_of(runs["optimal"].position))
+    evaluation = Evaluation(
         role=role,
         split=task.problem.kind,
         unit="reward",
@@ -137,8 +140,9 @@ def evaluate_problem(
         delay_curve=delays,
         calibration=calibration,
         optimum=optimum,
-        notes=_notes(task, role, runs, calibration),
+        notes=_notes(task, role, constant, calibration),
     )
+    return evaluation, constant
 
 
 def known_policies(
@@ -304,19 +308,18 @@ def _calibration(run: ProblemRun, gamma: float) -> Calibration | None:
 
 
 def _notes(
-    task: ProblemTask, role: str, runs: dict[str, ProblemRun], calibration: Calibration | None
+    task: ProblemTask,
+    role: str,
+    constant: ConstantPosition | None,
+    calibration: Calibration | None,
 ) -> tuple[str, ...]:
     count = "steps" if task.problem.continuing else "episodes"
     notes = [
         f"{task.n_envs} independent instances, {task.n_steps} {count} each; every policy met the "
         "same random numbers."
     ]
-    constant = constant_position(runs["agent"].position, size_of(runs["optimal"].position))
     if constant is not None:
         notes.insert(0, constant.sentence(f"the {role}"))
     if calibration is None:
-        notes.append(
-            "The critic's forecasts cannot be judged: it predicts no law, its returns are not "
-            "discounted, or too few whole stretches of its horizon were run."
-        )
+        notes.append(UNJUDGED_CRITIC)
     return tuple(notes)

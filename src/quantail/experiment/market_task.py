@@ -13,10 +13,10 @@ from quantail.errors import DataError
 from quantail.evaluation import measures as m
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.backtest import MarketTask, backtest
-from quantail.evaluation.constant import ConstantPosition, constant_position, largest_position
+from quantail.evaluation.constant import constant_position, largest_position
 from quantail.evaluation.evaluate_market import judge_market
 from quantail.evaluation.periods import periods_per_year
-from quantail.evaluation.record import Series, Track
+from quantail.evaluation.record import Series
 from quantail.experiment.config import MarketEnvironment, RunConfig
 from quantail.experiment.provenance import role_seed
 from quantail.experiment.tasks import Judgment, TrainingEnvironment, Tried, Validation
@@ -133,7 +133,10 @@ class MarketSplit:
         track = backtest(self._task("validation"), AgentPolicy(agent))
         returns = track.portfolio.net_return
         value = score(track.portfolio, self.metric, periods_per_year(self.bars))
-        return Validation(value, returns=returns, constant=self._constant(track))
+        constant = constant_position(
+            track.bars.position, largest_position(self.environment.simulator)
+        )
+        return Validation(value, returns=returns, constant=constant)
 
     def evaluate(
         self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
@@ -155,10 +158,7 @@ class MarketSplit:
                 "earlier runs on the same bars, beside this one."
             )
             evaluation = dataclasses.replace(evaluation, notes=(*evaluation.notes, note))
-        return Judgment(evaluation, self._constant(evaluation.track("agent")), evidence)
-
-    def _constant(self, track: Track) -> ConstantPosition | None:
-        return constant_position(track.bars.position, largest_position(self.environment.simulator))
+        return Judgment(evaluation, evidence.constant, evidence)
 
     @property
     def _features(self) -> FloatArray | None:

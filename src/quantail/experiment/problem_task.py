@@ -5,7 +5,7 @@ from typing import Literal
 
 from quantail.evaluation.agent_policy import AgentPolicy
 from quantail.evaluation.constant import constant_position, size_of
-from quantail.evaluation.evaluate_problem import evaluate_problem
+from quantail.evaluation.evaluate_problem import judge_problem
 from quantail.evaluation.policies import RuleOfProblem
 from quantail.evaluation.problem_run import ProblemTask, run_problem
 from quantail.experiment.config import ProblemEnvironment, RunConfig
@@ -26,7 +26,7 @@ class KnownProblem:
     """Mean reward of the best trivial policy on the validation's random numbers."""
     optimal_value: float
     largest_position: float
-    """That the optimal policy takes; NaN where it takes none, or always the same one."""
+    """That the optimal policy takes in the validation; NaN where it takes none or always the same."""
 
     @staticmethod
     def of(config: RunConfig, environment: ProblemEnvironment) -> "KnownProblem":
@@ -72,7 +72,7 @@ class KnownProblem:
         self, agent: DistributionalPPO, role: Literal["validation", "test"], tried: Tried
     ) -> Judgment:
         """Judge an agent against the known policies, on random numbers of the role's own."""
-        evaluation = evaluate_problem(
+        evaluation, constant = judge_problem(
             _instances(self.environment, self.seed, role),
             agent,
             role=role,
@@ -80,8 +80,7 @@ class KnownProblem:
             n_trials=tried.count,
             settings=self.environment.evaluation,
         )
-        positions = evaluation.track("agent").bars.position
-        return Judgment(evaluation, constant_position(positions, self.largest_position))
+        return Judgment(evaluation, constant)
 
 
 def _no_costs(scale: float) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from quantail.evaluation.backtest import equal_weight
-from quantail.evaluation.calibration import calibration_of, join_stretches
+from quantail.evaluation.calibration import UNJUDGED_CRITIC, calibration_of, join_stretches
 from quantail.evaluation.curves import Evidence, MarketEvaluation, sensitivity_curves
-from quantail.evaluation.evaluate_market import UNJUDGED_CRITIC, overfitting
+from quantail.evaluation.evaluate_market import overfitting
 from quantail.evaluation.record import SERIES_NUMBERS, Evaluation, Series, Track, Window
 from quantail.evaluation.tables import compare, measure_series
 from quantail.evaluation.verdict import market_verdict
