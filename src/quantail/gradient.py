@@ -24,7 +24,7 @@ from quantail.losses.reduction import weighted_mean
 from quantail.losses.total import LossWeights, total_loss
 from quantail.losses.value_clip import value_loss
 from quantail.nets.actor_critic import ActorCritic
-from quantail.optim.accumulation import AccumulationInfo, accumulate
+from quantail.optim.accumulation import GRADIENT_NORM, AccumulationInfo, accumulate
 from quantail.optim.gradients import clip_gradients, gradient_norm
 from quantail.optim.kl_control import StopReason
 from quantail.optim.safety import first_bad, guarded_step
@@ -196,7 +196,9 @@ def _first_bad(terms: list[LossTerms], gradient: AccumulationInfo) -> str:
     """Name the first tensor of the micro-batches that was not finite; empty when all were."""
     for term, bad in zip(terms, gradient.bad, strict=True):
         if bad:
-            return _bad_term(term) if bad == "loss" else f"gradient of {bad}"
+            if bad == "loss":
+                return _bad_term(term)
+            return bad if bad == GRADIENT_NORM else f"gradient of {bad}"
     return ""
 
 

@@ -182,9 +182,11 @@ def _judge_last_step(
     undo: Callable[[], None],
 ) -> Cycle:
     """Undo the last step of a cycle if it went too far; no later minibatch would tell."""
-    ratio = distance(policy, batch, settings, now)
     rule = _stop_rule(settings, now, cycle, 0)
-    if rule is None or not rule(ratio):
+    if rule is None:
+        return cycle
+    ratio = distance(policy, batch, settings, now)
+    if not rule(ratio):
         return cycle
     undo()
     kl = kl_of(settings.kl_control, ratio)

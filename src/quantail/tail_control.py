@@ -14,10 +14,11 @@ from quantail.risk.control import (
     alpha_now,
     measured_cvar,
     step_risk,
+    target_draw,
     trained_weight,
 )
 from quantail.risk.dual import is_infeasible, violation
-from quantail.risk.search import TargetCurve, explore_share, target_grid
+from quantail.risk.search import TargetCurve, target_grid
 from quantail.rollout.target_curve import target_curve
 from quantail.state import TrainState
 from quantail.targets.compute import TailObjective
@@ -64,7 +65,8 @@ def after_tail_cycle(
     assert policy.budget is not None, "with tail risk a policy has a budget"
     grid = target_grid(settings.search, state.search)
     asked = np.append(grid, state.search.target)
-    curve = target_curve(policy, rollout, asked, settings.alpha, generator)
+    alpha = alpha_now(settings, now.progress)
+    curve = target_curve(policy, rollout, asked, alpha, generator)
     on_grid = None
     if curve is not None and state.active:
         on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
@@ -105,9 +107,9 @@ def _info(
         predicted_cvar=None if curve is None else float(curve.tails[-1]),
         coverage=_coverage(seen, curve),
         violation=broken,
-        constraint_term=None if broken is None else weight * broken / after.scale,
+        constraint_term=None if broken is None else before.dual.multiplier * broken / after.scale,
         infeasible=settings.limit is not None and is_infeasible(settings.dual, after.dual),
-        explore_share=explore_share(settings.search, progress),
+        explore_share=target_draw(settings, before, progress).share,
         tail_share=None if targets.tail is None else float(targets.tail.tail_share),
         advantage_std=None if targets.tail is None else float(targets.tail.advantages.std()),
     )
@@ -137,3 +139,14 @@ def told_infeasible(
         "training goes on at the cap. Lower cvar_limit, or raise dual.cap"
     )
     return replace(state, risk=replace(state.risk, warned_infeasible=True)), advice
+
+
+def told_broken(settings: RiskConfig, info: RiskInfo) -> str | None:
+    """Return a sentence for the last cycle if a limit is broken by two standard errors."""
+    if info.violation is None or info.cvar_error is None or info.violation <= 2 * info.cvar_error:
+        return None
+    return (
+        f"training ends with cvar_limit = {settings.limit} broken: CVaR of the last episodes is "
+        f"{info.cvar:.4g} ± {info.cvar_error:.2g}. Train longer, raise dual.integral or "
+        "dual.start, or lower cvar_limit"
+    )

@@ -49,11 +49,12 @@ class RiskInfo:
 
     alpha: float
     weight: float
-    """Of CVaR beside the mean: fixed, or the multiplier of a limit."""
+    """Of CVaR beside the mean: fixed, or the multiplier of a limit; sharpened until the target
+    settles."""
     target: float
     """Budget with which episodes started."""
     scale: float
-    """Spread of episode returns."""
+    """Spread of episode returns, those from drawn targets included."""
     cvar: float | None
     """Of recent episodes' discounted raw returns."""
     cvar_error: float | None
@@ -67,7 +68,7 @@ class RiskInfo:
     violation: float | None
     """How far CVaR is below the limit; 0 when it is met, None without a limit."""
     constraint_term: float | None
-    """Weight times violation, in return scales."""
+    """Multiplier times violation, in return scales."""
     infeasible: bool
     explore_share: float
     tail_share: float | None

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from quantail.errors import ConfigError
 from quantail.flow import Rollout
-from quantail.gradient import gradient_step
+from quantail.gradient import _first_bad, gradient_step
 from quantail.learner import Extras, update
 from quantail.nets.actor_critic import ActorCritic
 from quantail.nets.cores import LstmConfig, NoCoreConfig
 from quantail.nets.normalizer import ObservationNormalizer
+from quantail.optim.accumulation import GRADIENT_NORM, AccumulationInfo
 from quantail.optim.guard import PLACES, Guard, GuardState, NonFiniteError, count
 from quantail.optim.safety import Snapshot, guarded_step
 from quantail.rollout.collect import collect, start
@@ -48,6 +49,14 @@ def test_what_was_bad_first_is_named(field: str, name: str, value: str) -> None:
     assert step.first_bad == name
     assert step.outcomes == (None, "log_ratio" if name == "log-ratio" else "loss")
     assert step.taken
+
+
+def test_a_norm_that_overflows_is_named_as_such() -> None:
+    """Every part of the gradient is finite, and their norm is not."""
+    terms: list[Any] = [None]
+    info = AccumulationInfo(used=(False,), bad=(GRADIENT_NORM,), weight=0.0, empty=0, non_finite=1)
+    assert _first_bad(terms, info) == "gradient norm"
+    assert _first_bad(terms, replace(info, bad=("actor.bias",))) == "gradient of actor.bias"
 
 
 def test_the_very_first_step_can_be_undone() -> None:

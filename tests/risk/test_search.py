@@ -174,10 +174,12 @@ def test_the_tail_is_sharpened_until_the_target_settles() -> None:
 
 
 def test_explored_episodes_do_not_count_for_the_measured_tail() -> None:
-    settings = RiskConfig(alpha=0.1, limit=-1.0)
+    settings = RiskConfig(alpha=0.1, limit=-1.0, dual=DualConfig(hold=0.0))
     state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
     worse = step_risk(settings, state, seen(RETURNS - 9.0, explored=True), 0.1)
     assert worse.returns == state.returns
+    assert worse.dual == state.dual
+    assert step_risk(settings, state, seen(RETURNS - 9.0), 0.1).dual != state.dual
     assert worse.explored_returns == tuple((RETURNS - 9.0).tolist())
     cvar = measured_cvar(settings, worse)
     assert cvar is not None
@@ -194,17 +196,20 @@ def test_the_scale_rises_quickly_and_falls_slowly() -> None:
 
 
 def test_a_safe_target_does_not_hide_what_others_show() -> None:
-    """Range and scale stay, so that bolder targets are still drawn and compared."""
+    """Range and scale follow them, so that bolder targets are still drawn and compared."""
     settings = RiskConfig(alpha=0.1, weight=1.0)
-    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
-    both = np.concatenate([RETURNS * 0 + 0.5, RETURNS])
+    state = start = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    both = np.concatenate([RETURNS * 0 + 0.5, 3.0 * RETURNS])
     mixed = RiskMeasurement(both, np.arange(800) >= 400, None)
     grid = target_grid(settings.search, state.search)
     mixed = replace(mixed, curve=curve(state.search.target, grid))
     for _ in range(100):
         state = step_risk(settings, state, mixed, 0.1)
-    assert state.search.low < -1.5
-    assert state.scale > 0.6
+    assert state.search.low < start.search.low - 1.0
+    assert state.scale > 1.9
+    assert state.returns == (0.5,) * 500
+    settled = step_risk(settings, state, mixed, settings.search.settle)
+    assert settled.explored_returns == ()
 
 
 def test_the_multiplier_is_held_while_the_policy_explores() -> None:

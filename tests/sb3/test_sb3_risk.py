@@ -152,6 +152,19 @@ def test_recorded_risk_metrics_are_the_declared_ones() -> None:
     assert found == known
 
 
+@pytest.mark.parametrize(("limit", "times"), [(9.0, 1), (-99.0, 0)])
+def test_a_limit_that_is_broken_at_the_end_is_said(limit: float, times: int) -> None:
+    """The multiplier had no time to reach its cap, so nothing called the limit infeasible."""
+    model = agent(risk=RiskConfig(alpha=0.1, limit=limit))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.learn(160 * 6)
+    told = [str(w.message) for w in caught if "ends with cvar_limit" in str(w.message)]
+    assert len(told) == times
+    assert all("raise dual.integral or dual.start" in text for text in told)
+    assert model.train_state.risk.dual.multiplier < 1.0
+
+
 @pytest.mark.parametrize("weight", [0.3, None])
 def test_an_infeasible_limit_is_said_once(weight: float | None) -> None:
     dual = DualConfig(hold=0.0, integral=5.0, cap=1.0, patience=2)

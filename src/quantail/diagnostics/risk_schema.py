@@ -11,10 +11,12 @@ class RiskMetrics:
 
     alpha: float = metric("risk/alpha", "fraction", "Share of episodes in the tail.")
     weight: float = metric(
-        "train/cvar_lambda", "1", "Weight of CVaR beside the mean, or multiplier of its limit."
+        "train/cvar_lambda",
+        "1",
+        "Weight of CVaR beside the mean, or multiplier of its limit; sharpened until settling.",
     )
     target: float = metric("risk/target", "reward", "Budget with which episodes started.")
-    scale: float = metric("train/cvar_scale", "reward", "Spread of episode returns.")
+    scale: float = metric("train/cvar_scale", "reward", "Spread of returns, of drawn targets too.")
     cvar: float | None = metric(
         "train/cvar_empirical", "reward", "CVaR of recent episodes.", better="higher"
     )

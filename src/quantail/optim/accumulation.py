@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+GRADIENT_NORM = "gradient norm"
+"""What is bad when every part of a gradient is finite and their norm overflows."""
+
 
 @dataclass(frozen=True, slots=True)
 class AccumulationInfo:
@@ -88,7 +91,7 @@ def _finite_gradients(
     if not norms or bool(torch.isfinite(torch.stack(norms).sum())):
         return gradients, ""
     bad = [name for (name, _), norm in zip(present, norms, strict=True) if not norm.isfinite()]
-    return (), bad[0] if bad else "gradient norm"
+    return (), bad[0] if bad else GRADIENT_NORM
 
 
 def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:

@@ -34,7 +34,8 @@ class RiskState:
     active: bool = False
     """Enough episodes have ended to know the scale of returns; before, the tail has no weight."""
     scale: float = 1.0
-    """Spread of episode returns, the unit of budgets and violations."""
+    """Spread of episode returns, those from drawn targets included: the unit of budgets and
+    violations."""
     returns: tuple[float, ...] = ()
     """Recent discounted raw returns of episodes that started from the target."""
     explored_returns: tuple[float, ...] = ()
@@ -137,10 +138,11 @@ def step_risk(
     """
     fresh, drawn = seen.returns[~seen.explored], seen.returns[seen.explored]
     kept = max(math.ceil(_LEAST_TAIL / settings.alpha), fresh.size)
+    explored = (*state.explored_returns, *drawn.tolist())[-kept:]
     state = replace(
         state,
         returns=(*state.returns, *fresh.tolist())[-kept:],
-        explored_returns=(*state.explored_returns, *drawn.tolist())[-kept:],
+        explored_returns=explored if progress < settings.search.settle else (),
     )
     returns = np.array(state.returns)
     if not state.active:
@@ -150,14 +152,14 @@ def step_risk(
         search = first_search(returns, settings.alpha, scale)
         dual = DualState() if settings.limit is None else first_dual(settings.dual)
         return replace(state, active=True, scale=scale, search=search, dual=dual)
-    if not fresh.size:
+    if not seen.returns.size:
         return state
     # With a target that has become safe, only episodes from others still show what is possible.
     possible = np.concatenate([returns, state.explored_returns])
     spread = _spread(possible)
     rate = _SCALE_UP if spread > state.scale else _SCALE_DOWN
     state = replace(state, scale=state.scale + rate * (spread - state.scale))
-    if settings.limit is not None and progress >= settings.dual.hold:
+    if settings.limit is not None and fresh.size and progress >= settings.dual.hold:
         cvar = empirical_cvar(torch.from_numpy(returns), settings.alpha).cvar
         dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale)
         state = replace(state, dual=dual)

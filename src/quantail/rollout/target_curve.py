@@ -18,7 +18,7 @@ _MOST_STARTS = 32
 def target_curve(
     policy: ActorCritic, rollout: Rollout, grid: FloatArray, alpha: float, generator: Generator
 ) -> TargetCurve | None:
-    """Predict mean and CVaR of an episode for each target.
+    """Predict mean, CVaR and quantile of an episode for each target.
 
     The law is the mixture over up to 32 start observations of the rollout, read by one pass.
 

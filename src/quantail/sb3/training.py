@@ -25,7 +25,7 @@ from quantail.losses.value_clip import MeanClip
 from quantail.optim.entropy_control import without_effect
 from quantail.optim.guard import NonFiniteError
 from quantail.optim.safety import Snapshot
-from quantail.tail_control import told_infeasible
+from quantail.tail_control import told_broken, told_infeasible
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -100,6 +100,8 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
     risk = model.learner_config.tail_risk
     if risk is not None and result.risk is not None:
         model.train_state, advice = told_infeasible(risk, model.train_state, result.risk)
+        if advice is None and model._current_progress_remaining <= 0:
+            advice = told_broken(risk, result.risk)
         if advice is not None:
             warnings.warn(advice, QuantailWarning, stacklevel=4)
     update_record, control_record = update_metrics(result, watch), control_metrics(result)
