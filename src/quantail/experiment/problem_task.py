@@ -26,7 +26,7 @@ class KnownProblem:
     """Mean reward of the best trivial policy on the validation's random numbers."""
     optimal_value: float
     largest_position: float
-    """That the optimal policy takes in the validation; NaN where it takes none or always the same."""
+    """That the optimal policy takes in validation; NaN where it takes none, or only ever one."""
 
     @staticmethod
     def of(config: RunConfig, environment: ProblemEnvironment) -> "KnownProblem":
