@@ -84,10 +84,11 @@ def test_comparisons_say_what_goes_beyond_chance():
             ("flat", (0.01, 0.02)),
             ("buy_and_hold", (-0.02, -0.01)),
             ("best_constant", (-0.1, 0.1)),
+            ("best_constant", (None, None)),
         )
     )
     _, *table = cells(comparison_table(dataclasses.replace(evaluation, comparisons=rows)))
-    assert [row[-1] for row in table] == ["better", "worse", "no evidence"]
+    assert [row[-1] for row in table] == ["better", "worse", "no evidence", "not judged"]
     assert table[0][:2] == ["Flat", "+2.0% [−1.0%, +5.0%]"]
     assert table[0][2:4] == ["0.0200 [−0.0100, 0.0500]", "0.200"]
 

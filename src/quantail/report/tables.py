@@ -5,7 +5,6 @@ from typing import Final
 
 from quantail.evaluation.measures import MEASURES
 from quantail.evaluation.record import (
-    Comparison,
     DelayCurve,
     Estimate,
     Evaluation,
@@ -17,14 +16,9 @@ from quantail.report.canvas import shown_label
 from quantail.report.numbers import Kind, number
 from quantail.report.page import Markup, text
 from quantail.report.run_folder import Role
-from quantail.report.words import baselines, p_value, range_of, result_kind, steps
+from quantail.report.words import baselines, finding, p_value, range_of, result_kind, steps
 
-_TAIL: Final[Mapping[str, str]] = {
-    "var_95": "VaR 95%",
-    "cvar_95": "CVaR 95%",
-    "var_99": "VaR 99%",
-    "cvar_99": "CVaR 99%",
-}
+_TAIL: Final = ("var_95", "cvar_95", "var_99", "cvar_99")
 _SIGNED: Final = ("total_return", "annual_return")
 _SHARES: Final = ("hit_rate", "time_in_market")
 _PER_STEP: Final = {
@@ -118,7 +112,8 @@ def tail_table(evaluation: Evaluation) -> Markup:
         if measures is not None:
             cells = [estimate_cell(getattr(measures, name), kind) for name in _TAIL]
             rows.append([text(shown_label(track)), *cells])
-    return table(["", *_TAIL.values()], rows, "Tail risk of the agent and the baselines")
+    head = ["", *(MEASURES[name].label for name in _TAIL)]
+    return table(head, rows, "Tail risk of the agent and the baselines")
 
 
 def comparison_table(evaluation: Evaluation) -> Markup:
@@ -131,19 +126,13 @@ def comparison_table(evaluation: Evaluation) -> Markup:
             estimate_cell(row.annual_difference, kind),
             estimate_cell(row.sharpe_difference, "ratio"),
             text(p_value(row.p_value)),
-            text(_judgement(row)),
+            text(finding(row)),
         ]
         for row in baselines(evaluation)
     ]
     mean = "Mean return, per year" if market else "Mean reward, per step"
     head = ["Agent minus", mean, "Sharpe ratio", "p, one-sided", "Beyond chance"]
     return table(head, rows, "Paired differences between the agent and the baselines")
-
-
-def _judgement(row: Comparison) -> str:
-    if row.is_better:
-        return "better"
-    return "worse" if row.is_worse else "no evidence"
 
 
 def delay_table(curve: DelayCurve, evaluation: Evaluation) -> Markup:

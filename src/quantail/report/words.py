@@ -1,13 +1,22 @@
 """Small things that tables and figures say alike: units, names, periods."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from quantail.evaluation.record import Comparison, Estimate, Evaluation, Series, Unit
 from quantail.report.numbers import ABSENT, Kind, interval, number
 
+Finding: TypeAlias = Literal["better", "worse", "no evidence", "not judged"]
+
+_JUDGMENTS: Final[Mapping[Finding, str]] = {
+    "better": "is in favor of the agent beyond chance",
+    "worse": "is against the agent beyond chance",
+    "no evidence": "is no evidence either way, as the interval includes zero",
+    "not judged": "cannot be judged, as there are too few bars",
+}
 ROLE_NAMES: Final = {"test": "test", "validation": "validation"}
 
 
@@ -64,15 +73,19 @@ def rivals(evaluation: Evaluation) -> tuple[Comparison, ...]:
     )
 
 
+def finding(row: Comparison) -> Finding:
+    """Return what a difference shows, in a word."""
+    if row.is_better:
+        return "better"
+    if row.is_worse:
+        return "worse"
+    known = row.mean_difference.low is not None and row.mean_difference.high is not None
+    return "no evidence" if known else "not judged"
+
+
 def judgment(row: Comparison) -> str:
     """Return what a difference shows, to stand behind it."""
-    if row.is_better:
-        return "is in favor of the agent beyond chance"
-    if row.is_worse:
-        return "is against the agent beyond chance"
-    if row.mean_difference.low is None or row.mean_difference.high is None:
-        return "cannot be judged, as there are too few bars"
-    return "is no evidence either way, as the interval includes zero"
+    return _JUDGMENTS[finding(row)]
 
 
 def typeset(sentence: str) -> str:
