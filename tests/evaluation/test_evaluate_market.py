@@ -8,7 +8,7 @@ from quantail.evaluation import backtest as module
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
 from quantail.evaluation.curves import MarketEvaluation, run_variants, sensitivity_curves
-from quantail.evaluation.evaluate_market import evaluate_market, overfitting
+from quantail.evaluation.evaluate_market import judge_market, overfitting
 from quantail.evaluation.measures import MEASURES
 from quantail.evaluation.record_file import load_evaluation, save_evaluation
 from quantail.sb3.vec_env import MarketVecEnv
@@ -42,10 +42,10 @@ def agent(market):
 def evaluation(market, agent):
     task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
     trials = np.random.default_rng(0).normal(0.0, 0.01, (99, 3))
-    return evaluate_market(
+    return judge_market(
         task, agent, role="test", split="fold 0", seeds=(0,), n_trials=3, trial_returns=trials,
         settings=SETTINGS,
-    )  # fmt: skip
+    )[0]  # fmt: skip
 
 
 def test_all_tracks_measures_and_comparisons_are_there(evaluation):
@@ -102,7 +102,7 @@ def test_the_next_move_in_a_feature_is_found_to_be_skill():
             parameter.fill_(1000.0 if name.endswith("weight") else 0.0)
     task = MarketTask.of_rows(bars, ahead, np.array([[100, 400]]), config)
     settings = MarketEvaluation(bootstrap=SETTINGS.bootstrap, sampled=False)
-    found = evaluate_market(task, oracle, role="test", split="x", settings=settings)
+    found = judge_market(task, oracle, role="test", split="x", settings=settings)[0]
     assert found.verdict.evidence
     assert found.verdict.level == "skill"
     totals = [point.total_return for point in found.delay_curve.points]
@@ -138,7 +138,7 @@ def test_it_is_saved_and_repeats_itself(evaluation, market, agent, tmp_path):
     loaded = load_evaluation(tmp_path / "test")
     assert loaded.verdict == evaluation.verdict
     task = MarketTask.of_rows(*market, np.array([[100, 200], [300, 400]]), CONFIG)
-    again = evaluate_market(task, agent, role="test", split="fold 0", settings=SETTINGS)
+    again = judge_market(task, agent, role="test", split="fold 0", settings=SETTINGS)[0]
     assert again.verdict == evaluation.verdict
     for name in ("agent", "agent_sampled", "momentum"):
         ours, theirs = again.track(name).bars.equity, loaded.track(name).bars.equity
@@ -150,7 +150,7 @@ def test_windows_too_short_for_the_critics_horizon_are_noted(market, agent):
     settings = MarketEvaluation(
         bootstrap=SETTINGS.bootstrap, cost_factors=(), delays=(), sampled=False
     )
-    found = evaluate_market(task, agent, role="validation", split="x", settings=settings)
+    found = judge_market(task, agent, role="validation", split="x", settings=settings)[0]
     assert found.calibration is None
     assert found.cost_curve is None
     assert found.delay_curve is None

@@ -11,7 +11,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from quantail.evaluation.backtest import MarketTask
 from quantail.evaluation.bootstrap import BootstrapConfig
 from quantail.evaluation.curves import MarketEvaluation
-from quantail.evaluation.evaluate_market import evaluate_market
+from quantail.evaluation.evaluate_market import judge_market
 from quantail.evaluation.record_file import save_evaluation
 from quantail.sb3.agent import DistributionalPPO
 from quantail.sb3.vec_env import MarketVecEnv
@@ -64,7 +64,7 @@ def write_real_run(folder: Path) -> Path:
     )
     agent.set_logger(Logger(str(folder), [MetricsFile(folder / "metrics.jsonl")]))
     agent.learn(4096, log_interval=1)
-    evaluation = evaluate_market(
+    evaluation, _ = judge_market(
         MarketTask.of_rows(
             bars, features, np.array([(r.start + N_TRAIN, r.stop) for _, r in cuts]), config
         ),

@@ -32,24 +32,6 @@ from quantail.sb3.agent import DistributionalPPO
 from quantail.types import BoolArray, FloatArray
 
 
-def evaluate_market(
-    task: MarketTask,
-    agent: DistributionalPPO,
-    *,
-    role: Literal["validation", "test"],
-    split: str,
-    seeds: tuple[int, ...] = (),
-    n_trials: int = 1,
-    trial_returns: FloatArray | None = None,
-    settings: MarketEvaluation = MarketEvaluation(),  # noqa: B008 - frozen
-) -> Evaluation:
-    """Judge an agent over all windows of a task, at full cost; see :func:`judge_market`."""
-    return judge_market(
-        task, agent, role=role, split=split, seeds=seeds, n_trials=n_trials,
-        trial_returns=trial_returns, settings=settings,
-    )[0]  # fmt: skip
-
-
 def judge_market(
     task: MarketTask,
     agent: DistributionalPPO,
@@ -62,6 +44,8 @@ def judge_market(
     settings: MarketEvaluation = MarketEvaluation(),  # noqa: B008 - frozen
 ) -> tuple[Evaluation, Evidence]:
     """Judge an agent over all windows of a task, at full cost.
+
+    Returned beside the evaluation is what it rests on.
 
     Args:
         task: The bars and windows, as :meth:`MarketTask.of_rows` builds them from a fold.
