@@ -14,9 +14,11 @@ from quantail.experiment.config import MarketEnvironment, ProblemEnvironment
 from quantail.flow import Rollout
 from quantail.sim.actions import ContinuousActions, level_table
 
-LEAST_SPREAD: Final = {"choice": 0.01, "continuous": 0.01}
-"""Share of rows off the most frequent choice, or standard deviation between rows of the law's mode,
-below which a policy counts as constant. An action of a market lies in [-1, 1]."""
+LEAST_SHARE_OFF: Final = 0.01
+"""Share of rows off the most frequent choice, below which a policy counts as constant."""
+LEAST_DEVIATION: Final = 0.01
+"""Standard deviation between rows of a continuous law's mode, below which a policy counts as
+constant. An action of a market lies in [-1, 1]."""
 
 PATIENCE: Final = 3
 """Rollouts in a row; a single one may be chance."""
@@ -43,11 +45,11 @@ def action_spread(rollout: Rollout) -> ActionSpread:
     rows = modes.reshape(len(modes), -1).numpy()
     if torch.is_floating_point(rollout.actions):
         spread = float(rows.std(axis=0).max())
-        return ActionSpread(spread, spread < LEAST_SPREAD["continuous"], float(rows.mean()))
+        return ActionSpread(spread, spread < LEAST_DEVIATION, float(rows.mean()))
     choices, counts = np.unique(rows, axis=0, return_counts=True)
     spread = 1.0 - float(counts.max()) / len(rows)
     most = float(choices[counts.argmax()].mean())
-    return ActionSpread(spread, spread < LEAST_SPREAD["choice"], most)
+    return ActionSpread(spread, spread < LEAST_SHARE_OFF, most)
 
 
 def action_words(action: float, environment: ProblemEnvironment | MarketEnvironment) -> str:
