@@ -1,4 +1,8 @@
-"""An agent under other assumptions: multiples of the costs, orders that fill later."""
+"""How an agent is judged on a market, and how it fares under other assumptions.
+
+Here are the settings and the evidence of a judgment; the other assumptions are multiples of the
+costs, and orders that fill later.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
