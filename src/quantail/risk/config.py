@@ -19,7 +19,7 @@ class DualConfig:
     breaks limits that it will keep later, and a multiplier that answers to it goes too far."""
     proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.005
+    integral: Annotated[float, Ge(0)] = 0.02
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""
