@@ -24,6 +24,8 @@ from quantail.state import TrainState
 from quantail.targets.compute import TailObjective
 from quantail.types import FloatArray
 
+_FEW_EPISODES = 5
+
 
 def tail_objective(
     settings: RiskConfig | None, state: RiskState, now: Coefficients
@@ -141,8 +143,13 @@ def told_infeasible(
     return replace(state, risk=replace(state.risk, warned_infeasible=True)), advice
 
 
-def told_broken(settings: RiskConfig, info: RiskInfo) -> str | None:
-    """Return a sentence for the last cycle if a limit is broken by two standard errors."""
+def told_broken(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str | None:
+    """Return a sentence for the last cycle if a limit is broken by two standard errors.
+
+    Nothing is said of a tail of few episodes, nor of a limit that was called infeasible.
+    """
+    if state.risk.warned_infeasible or (info.tail_episodes or 0) < _FEW_EPISODES:
+        return None
     if info.violation is None or info.cvar_error is None or info.violation <= 2 * info.cvar_error:
         return None
     return (

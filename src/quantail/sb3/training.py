@@ -101,7 +101,7 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
     if risk is not None and result.risk is not None:
         model.train_state, advice = told_infeasible(risk, model.train_state, result.risk)
         if advice is None and model._current_progress_remaining <= 0:
-            advice = told_broken(risk, result.risk)
+            advice = told_broken(risk, model.train_state, result.risk)
         if advice is not None:
             warnings.warn(advice, QuantailWarning, stacklevel=4)
     update_record, control_record = update_metrics(result, watch), control_metrics(result)
