@@ -122,9 +122,25 @@ def test_discounted_sums_are_those_of_the_rewards() -> None:
     np.testing.assert_allclose(played.returns, 1.0, rtol=1e-6)
 
 
-def test_evaluation_of_stable_baselines3_runs() -> None:
-    mean, _ = evaluate_policy(agent(), env(4), 8, warn=False)
+def test_evaluation_of_stable_baselines3_runs_and_says_what_it_cannot_do() -> None:
+    with pytest.warns(QuantailWarning, match="not told the rewards .*evaluate_episodes") as told:
+        mean, _ = evaluate_policy(agent(), env(4), 8, warn=False)
     assert np.isfinite(mean)
+    assert told[0].filename.endswith("evaluation.py")  # where predict() was called
+    blind = agent(risk=RiskConfig(alpha=0.1, limit=-1.4, observe_budget=False))
+    evaluate_policy(blind, env(4), 8, warn=False)  # nothing to be told
+
+
+@pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
+def test_a_state_that_was_told_nothing_is_known_by_itself(policy: str) -> None:
+    """Rewards of 0 leave a budget as it is without a discount, and were told all the same."""
+    model = agent(policy, gamma=1.0)
+    observations, none = env(4).reset(), np.zeros(4, np.bool_)
+    _, state = model.predict(observations)
+    model.predict(observations, advance_budget(model, state, np.zeros(4)), none)
+    model.predict(observations, state, ~none)  # all start anew
+    with pytest.warns(QuantailWarning, match="advance_budget"):
+        model.predict(observations, state, np.array([True, True, True, False]))
 
 
 def test_saved_and_loaded_agents_act_alike_and_go_on_alike(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from quantail.sb3.network import (
     layer_sizes,
 )
 from quantail.sb3.policy_saving import load_policy, save_policy
-from quantail.sb3.predicting import split_state, unflatten
+from quantail.sb3.predicting import split_state, unflatten, untold
 from quantail.targets.twin import Twin, twin_mean
 
 
@@ -277,7 +277,7 @@ class MlpPolicy(BasePolicy):
             actions = in_space(output.actions.to_env(raw).cpu().numpy(), self.action_space)
         after = tuple(part.cpu().numpy() for core in output.state for part in core)
         if budget is not None:
-            after = (*after, budget.numpy())
+            after = (*after, untold(budget))
         return (actions if is_vectorized else actions.squeeze(0)), (after or None)
 
     def reset_noise(self, n_envs: int = 1, generator: Generator | None = None) -> None:

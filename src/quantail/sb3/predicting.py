@@ -1,20 +1,38 @@
 """The state that ``predict`` takes and returns: the memory of the cores, then the budgets."""
 
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quantail.errors import ConfigError
+from quantail.errors import ConfigError, QuantailWarning
 from quantail.flow import CoreState, PolicyState
 from quantail.nets.budget import BudgetInputs
+
+
+class UntoldBudgets(np.ndarray[Any, Any]):
+    """Budgets as ``predict`` returns them: the rewards of the step that follows are not in them.
+
+    ``advance_budget`` returns an ordinary array, so a state that still holds this kind when it
+    comes back was never told what the step gave.
+    """
+
+
+def untold(budgets: Tensor) -> UntoldBudgets:
+    """Return budgets [N] for the state that ``predict`` returns."""
+    return budgets.numpy().view(UntoldBudgets)
 
 
 def split_state(
     budget: BudgetInputs | None, state: tuple[NDArray[Any], ...] | None, starts: Tensor
 ) -> tuple[Tensor | None, list[Tensor]]:
     """Return the budgets [N], and the memory of a state.
+
+    Warns when an episode goes on and nobody told its policy the rewards, as when Stable-Baselines3
+    evaluates it.
 
     Args:
         budget: Of the policy; None without tail risk, and then there are no budgets.
@@ -34,6 +52,15 @@ def split_state(
         raise ConfigError(
             f"state must end with the budgets of {len(starts)} environment(s), as predict() "
             "returned it. Pass None to start anew"
+        )
+    if isinstance(state[-1], UntoldBudgets) and budget.config.observed and not starts.all():
+        warnings.warn(
+            "an agent with tail risk acts on what it has won and lost so far, and was not told the "
+            "rewards of the last step, so it goes on as if they had been 0. Evaluate it by "
+            "quantail.sb3.evaluate.evaluate_episodes in place of evaluate_policy, or call "
+            "state = advance_budget(model, state, rewards) after each step",
+            QuantailWarning,
+            stacklevel=4,
         )
     return torch.where(starts, first, parts[-1].double()), parts[:-1]
 
