@@ -14,6 +14,7 @@ from quantail.errors import ConfigError, DataError
 from quantail.market.bars import Bars
 from quantail.market.sources import SyntheticSource
 from quantail.market.sources.laws import (
+    CrashRegimes,
     Garch,
     GeometricBrownian,
     JumpDiffusion,
@@ -29,6 +30,7 @@ LAWS: list[LawConfig] = [
     Garch(),
     RegimeSwitching(),
     JumpDiffusion(),
+    CrashRegimes(),
 ]
 
 
@@ -157,6 +159,45 @@ def test_jumps_come_at_their_rate_and_size() -> None:
     assert returns.var() == pytest.approx(0.05 * (0.01 + 0.0004), rel=0.05)
 
 
+def test_calm_and_fragile_bars_follow_each_other_as_stated() -> None:
+    law = CrashRegimes(enter=0.02, leave=0.05)
+    regimes = law.regimes(np.random.default_rng(3), 2_000, 200)
+    assert law.fragile_share == pytest.approx(2 / 7)
+    # The chain starts in its stationary law, so the first bars have it too: s.e. √(.2/2000) = .01.
+    assert regimes[:, 0].mean() == pytest.approx(2 / 7, abs=0.05)
+    assert regimes.mean() == pytest.approx(2 / 7, abs=0.02)
+    before, after = regimes[:, :-1], regimes[:, 1:]
+    assert after[before == 0].mean() == pytest.approx(0.02, abs=0.002)
+    assert 1 - after[before == 1].mean() == pytest.approx(0.05, abs=0.004)
+
+
+def test_crashes_come_in_fragile_bars_alone_and_leave_the_mean_growth_as_stated() -> None:
+    law = CrashRegimes(
+        drifts=(0.002, 0.001),
+        volatilities=(0.004, 0.01),
+        enter=0.1,
+        leave=0.1,
+        crash_rate=0.02,
+        crash_mean=-0.3,
+        crash_volatility=0.01,
+    )
+    regimes = law.regimes(np.random.default_rng(5), 50, 8_000)
+    returns = bar_returns(law, 50, 8_000, seed=5)  # draws its regimes first, as above
+    calm, fragile = returns[regimes == 0], returns[regimes == 1]
+    assert calm.min() > -0.1
+    crashed = fragile < -0.15
+    assert crashed.mean() == pytest.approx(0.02, abs=5 * 0.14 / np.sqrt(fragile.size))
+    for part, drift in ((calm, 0.002), (fragile, 0.001)):
+        error = 5 * part.std() / np.sqrt(part.size)
+        assert np.exp(part).mean() == pytest.approx(np.exp(drift), abs=error)
+    assert calm.std() == pytest.approx(0.004, rel=0.02)
+    assert fragile[~crashed].std() == pytest.approx(0.01, rel=0.02)
+    # Bars without a crash make up for it: μ − σ²/2 − log(1 + c m), m = exp(−.3 + .01²/2) − 1
+    made_up = 0.001 - 0.00005 - np.log(1 + 0.02 * np.expm1(-0.3 + 0.00005))
+    assert fragile[~crashed].mean() == pytest.approx(made_up, abs=2e-4)
+    assert returns[regimes == 1][crashed].mean() - made_up == pytest.approx(-0.3, abs=2e-3)
+
+
 def test_many_jumps_in_a_bar_add_their_variances() -> None:
     law = JumpDiffusion(volatility=1e-6, jump_rate=4.0, jump_mean=0.0, jump_volatility=0.02)
     returns = bar_returns(law, 50, 2_000, steps=2)
@@ -205,6 +246,9 @@ def test_a_price_that_runs_away_is_refused() -> None:
             "volatilities: must have one value for each",
         ),
         (lambda: RegimeSwitching(volatilities=(0.1, 0.0)), "volatilities: must be positive"),
+        (lambda: CrashRegimes(leave=0.0), "leave: must be greater than 0"),
+        (lambda: CrashRegimes(volatilities=(0.1, 0.0)), "volatilities.*: must be greater than 0"),
+        (lambda: CrashRegimes(crash_rate=1.1), "crash_rate: must be at most 1"),
         (lambda: GeometricBrownian(volatility=0.0), "volatility: must be greater than 0"),
         (lambda: SyntheticSource(start="later"), "start: must be an instant in UTC"),
         (lambda: SyntheticSource(interval="1M"), "interval: must be a number and s, m, h, d or w"),

@@ -168,8 +168,64 @@ class JumpDiffusion:
         return _from_start(noise + sizes + drift / steps)
 
 
+@config
+class CrashRegimes:
+    """A calm regime and a fragile one, in which the price may crash.
+
+    The regimes are a Markov chain that starts in its stationary law. In a fragile bar the log price
+    drops by a normal jump J with a known chance c, at a random step of the bar. E[P_{t+1} / P_t] is
+    exp(μ) of the bar's regime whatever the crashes, so the fragile regime may pay on average and
+    still have the worst of the left tail:
+
+        log P_{t+1} / P_t = μ − σ²/2 − log(1 + c m) + σ z + crash,   m = E[exp(J)] − 1.
+    """
+
+    kind: Literal["crashes"] = "crashes"
+    drifts: tuple[float, float] = (0.001, 0.0)
+    """μ of the calm and of the fragile regime: log of the expected growth of a bar."""
+    volatilities: tuple[Annotated[float, Gt(0)], Annotated[float, Gt(0)]] = (0.004, 0.012)
+    """σ of each: standard deviation of a bar's log return without a crash."""
+    enter: Annotated[float, Gt(0), Lt(1)] = 0.02
+    """Chance that a fragile bar follows a calm one."""
+    leave: Annotated[float, Gt(0), Lt(1)] = 0.03
+    """Chance that a calm bar follows a fragile one."""
+    crash_rate: Annotated[float, Gt(0), Le(1)] = 0.01
+    """c: chance of a crash in a fragile bar."""
+    crash_mean: float = -0.15
+    """Mean of J, the jump of the log price in a crash."""
+    crash_volatility: Annotated[float, Ge(0)] = 0.03
+    """Standard deviation of J."""
+
+    @property
+    def fragile_share(self) -> float:
+        """Share of fragile bars in the long run."""
+        return self.enter / (self.enter + self.leave)
+
+    def regimes(self, rng: np.random.Generator, symbols: int, bars: int) -> IntArray:
+        """Return the regime of each bar [S, T], 0 calm and 1 fragile."""
+        dice = rng.random((symbols, bars))
+        return np.asarray(_two_regimes_nb(dice, self.fragile_share, self.enter, self.leave))
+
+    def path(self, rng: np.random.Generator, symbols: int, bars: int, steps: int) -> FloatArray:
+        """Return log prices [S, T·K + 1] relative to the start."""
+        regime = self.regimes(rng, symbols, bars)
+        volatility = np.array(self.volatilities)[regime]
+        growth = float(np.expm1(self.crash_mean + 0.5 * self.crash_volatility**2))
+        drift = np.array(self.drifts)[regime] - 0.5 * volatility**2
+        drift -= np.where(regime == 1, np.log1p(self.crash_rate * growth), 0.0)
+        noise = (
+            rng.standard_normal((symbols, bars, steps)) * (volatility / np.sqrt(steps))[..., None]
+        )
+        crashed = np.nonzero((regime == 1) & (rng.random(regime.shape) < self.crash_rate))
+        count = crashed[0].size
+        sizes = self.crash_mean + self.crash_volatility * rng.standard_normal(count)
+        noise[(*crashed, rng.integers(0, steps, count))] += sizes
+        return _from_start((noise + (drift / steps)[..., None]).reshape(symbols, bars * steps))
+
+
 LawConfig: TypeAlias = Annotated[
-    GeometricBrownian | OrnsteinUhlenbeck | Garch | RegimeSwitching | JumpDiffusion, BY_KIND
+    GeometricBrownian | OrnsteinUhlenbeck | Garch | RegimeSwitching | JumpDiffusion | CrashRegimes,
+    BY_KIND,
 ]
 
 
@@ -200,3 +256,16 @@ def _garch_nb(shocks: FloatArray, mean: float, alpha: float, beta: float) -> Flo
             variance[s, t] = level
             level = mean * (1.0 - alpha - beta) + level * (alpha * shocks[s, t] ** 2 + beta)
     return variance
+
+
+@_NJIT  # type: ignore[untyped-decorator]
+def _two_regimes_nb(dice: FloatArray, share: float, enter: float, leave: float) -> IntArray:
+    symbols, bars = dice.shape
+    regimes = np.empty((symbols, bars), np.int64)
+    for s in range(symbols):
+        fragile = dice[s, 0] < share
+        for t in range(bars):
+            if t > 0:
+                fragile = dice[s, t] >= leave if fragile else dice[s, t] < enter
+            regimes[s, t] = fragile
+    return regimes
