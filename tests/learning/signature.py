@@ -83,7 +83,7 @@ def agreement(agent: Panel, best: Panel) -> float:
 def drawing(agent: Panel, best: Panel, weight: float) -> str:
     """Return the figure as SVG: a cell for each time and total, faint where a rule never comes."""
     n_steps = len(agent.choices)
-    width = 2 * (_LEFT + n_steps * _CELL) + _GAP
+    width = 2 * (_LEFT + n_steps * _CELL) + _GAP + 12
     height = _TOP + (2 * SHOWN + 1) * _CELL + 96
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
