@@ -14,6 +14,7 @@ from quantail.optim.guard import Guard
 from quantail.optim.kl_control import KlControl
 from quantail.optim.schedules import Schedules
 from quantail.risk.config import RiskConfig
+from quantail.risk.cost import CostLimit
 from quantail.targets.compute import TargetConfig
 
 
@@ -72,6 +73,8 @@ class LearnerConfig:
     value_clip: ValueClipConfig = NoClip()
     tail_risk: RiskConfig | None = None
     """CVaR beside the mean, or as a limit; None learns the mean alone."""
+    cost: CostLimit | None = None
+    """A limit on a mean cost; None reads no costs."""
 
     def check(self) -> None:
         """Refuse settings that contradict each other or have no effect."""

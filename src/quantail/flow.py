@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
+from quantail.cost_records import CostCarry, CostInfo, CostRows, CostTargets
 from quantail.laws import (
     ActionDistribution,
     CoreState,
@@ -34,6 +35,10 @@ __all__ = [
     "Coefficients",
     "ControlInfo",
     "CoreState",
+    "CostCarry",
+    "CostInfo",
+    "CostRows",
+    "CostTargets",
     "EpisodeInfo",
     "Faults",
     "LossTerms",
@@ -69,6 +74,8 @@ class PolicyOutput:
     """One law per critic."""
     state: PolicyState
     """State after the observation was read."""
+    cost: ValueDistribution | None = None
+    """Of the cost critic; None without a limit on a mean cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,8 @@ class Rollout:
     """None when all was finite."""
     groups: Sequence[Sequence[str]] | None = None
     """[T][N]: the group of each row, for statistics by group."""
+    cost: CostRows | None = None
+    """None without a limit on a mean cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,8 @@ class RolloutCarry:
     """None when no tail risk is measured."""
     spoiled: Tensor | None = None
     """[N] bool: the observation was not finite, and stands in for it; None when all were."""
+    cost: CostCarry | None = None
+    """None without a limit on a mean cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +200,8 @@ class Targets:
     info: AdvantageInfo
     tail: TailTargets | None = None
     """None when the tail has no weight."""
+    cost: CostTargets | None = None
+    """None without a limit on a mean cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +222,8 @@ class Minibatch:
     atom_weights: Tensor
     budget_inputs: Tensor | None = None
     """[L, B / L, K], where the policy sees its budget."""
+    cost_returns: Tensor | None = None
+    """[L, B / L], where a cost critic learns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +262,8 @@ class LossTerms:
     imitation: Tensor
     """Before its coefficient; 0 when there is none."""
     ratio: RatioInfo
+    cost: Tensor | None = None
+    """Of the cost critic, before the coefficient of the critics; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,3 +368,5 @@ class UpdateResult:
     stopped_early: bool
     risk: RiskInfo | None = None
     """None without tail risk."""
+    cost: CostInfo | None = None
+    """None without a limit on a mean cost."""

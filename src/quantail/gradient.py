@@ -147,8 +147,17 @@ def loss_terms(
         ratio=ratio_info(moved, divergence, batch.weights, now.clip_range),
         kl_rows=divergence if by_law else k3(moved),
         imitation=_imitation(policy, batch, settings, output, log_probs, shown),
+        cost_rows=_cost_rows(batch, output),
         actor=actor,
     )
+
+
+def _cost_rows(batch: Minibatch, output: PolicyOutput) -> Tensor | None:
+    """Return the loss of the cost critic at each row, or None when there is no such critic."""
+    assert (output.cost is None) == (batch.cost_returns is None), "costs are learned or are not"
+    if output.cost is None or batch.cost_returns is None:
+        return None
+    return output.cost.loss(batch.cost_returns.unsqueeze(-1), batch.cost_returns.new_ones(1))
 
 
 def _imitation(
@@ -208,6 +217,7 @@ def _bad_term(term: LossTerms) -> str:
     named = {"policy loss": term.policy, "entropy": term.entropy}
     named |= {f"loss of critic {number}": loss for number, loss in enumerate(term.values, start=1)}
     named |= {"KL penalty": term.penalty, "imitation loss": term.imitation}
+    named |= {} if term.cost is None else {"loss of the cost critic": term.cost}
     return first_bad(named) or "sum of the loss terms"
 
 

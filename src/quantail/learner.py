@@ -23,9 +23,18 @@ from quantail.control import (
     count_learning,
     kl_of,
 )
+from quantail.cost_control import after_cost_cycle, cost_objective
 from quantail.diagnostics.drift import drift, moments
 from quantail.diagnostics.value_quality import explained_variance, grouped_explained_variance
-from quantail.flow import Coefficients, Minibatch, RiskInfo, Rollout, Targets, UpdateResult
+from quantail.flow import (
+    Coefficients,
+    CostInfo,
+    Minibatch,
+    RiskInfo,
+    Rollout,
+    Targets,
+    UpdateResult,
+)
 from quantail.gradient import StopRule, distance, gradient_step
 from quantail.losses.imitation import Cloning
 from quantail.nets.actor_critic import ActorCritic
@@ -88,12 +97,11 @@ def update(
     now, entropy = coefficients_now(settings, now, state)
     set_learning_rates(optimizer, now.learning_rate, now.critic_learning_rate)
     counted = count_acting(settings.guard, state, rollout)
-    objective = tail_objective(settings.tail_risk, state.risk, now)
+    tail = tail_objective(settings.tail_risk, state.risk, now)
+    spent = cost_objective(settings.cost, state.cost)
     twin = policy.config.twin
-    targets = compute_targets(rollout, settings.targets, twin, generator, objective)
-    policy.update_scale(
-        targets.atoms.flatten(0, 1), targets.atom_weights, rollout.weights.flatten()
-    )
+    targets = compute_targets(rollout, settings.targets, twin, generator, tail, spent)
+    _update_scales(policy, rollout, targets)
     cycle = run_epochs(
         policy, optimizer, rollout, targets, settings, now, counted, generator, extras
     )
@@ -105,9 +113,15 @@ def update(
     risk: RiskInfo | None = None
     if settings.tail_risk is not None:
         risk_state, risk = after_tail_cycle(
-            settings.tail_risk, state.risk, policy, rollout, targets, objective, now, generator
+            settings.tail_risk, state.risk, policy, rollout, targets, tail, now, generator
         )
         advanced = replace(advanced, risk=risk_state)
+    cost: CostInfo | None = None
+    if settings.cost is not None:
+        cost_state, cost = after_cost_cycle(
+            settings.cost, state.cost, rollout, targets, spent, now.progress
+        )
+        advanced = replace(advanced, cost=cost_state)
     result = UpdateResult(
         coefficients=now,
         advantages=targets.info,
@@ -119,6 +133,7 @@ def update(
         epochs=cycle.epochs,
         stopped_early=cycle.stopped,
         risk=risk,
+        cost=cost,
     )
     return result, advanced
 
@@ -249,6 +264,14 @@ def _explained_now(
     if rollout.groups is None:
         return explained_variance(*rows), {}
     return explained_variance(*rows), grouped_explained_variance(*rows, rollout.groups)
+
+
+def _update_scales(policy: ActorCritic, rollout: Rollout, targets: Targets) -> None:
+    """Move the scale of every critic to the new targets; no prediction moves."""
+    rows = rollout.weights.flatten()
+    policy.update_scale(targets.atoms.flatten(0, 1), targets.atom_weights, rows)
+    if targets.cost is not None:
+        policy.update_cost_scale(targets.cost.returns.flatten(), rows)
 
 
 def _update_normalizer(policy: ActorCritic, rollout: Rollout) -> tuple[float, float] | None:

@@ -8,6 +8,7 @@ from quantail.optim.entropy_control import EntropyState
 from quantail.optim.guard import GuardState
 from quantail.optim.kl_control import KlState
 from quantail.risk.control import RiskState
+from quantail.risk.cost import CostState
 
 
 @config
@@ -22,6 +23,7 @@ class TrainState:
     entropy: EntropyState = EntropyState()
     guard: GuardState = GuardState()
     risk: RiskState = RiskState()
+    cost: CostState = CostState()
     cycles_imbalanced: int = 0
     """In a row, in which the gradient norms of the critics differed too much."""
     alerts: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from quantail.risk.control import (
     trained_weight,
 )
 from quantail.risk.dual import is_infeasible, violation
+from quantail.risk.limits import Limit
 from quantail.risk.search import TargetCurve, target_grid
 from quantail.rollout.target_curve import target_curve
 from quantail.state import TrainState
@@ -135,11 +136,8 @@ def told_infeasible(
     """Return the state, and a sentence the first time that a limit turns out infeasible."""
     if not info.infeasible or state.risk.warned_infeasible:
         return state, None
-    advice = (
-        f"cvar_limit = {settings.limit} was not met in {settings.dual.patience} updates at the "
-        f"largest multiplier ({settings.dual.cap}); CVaR is {info.cvar:.4g}. It may be infeasible: "
-        "training goes on at the cap. Lower cvar_limit, or raise dual.cap"
-    )
+    assert info.cvar is not None, "an infeasible limit was measured"
+    advice = _limit(settings).infeasible(info.cvar)
     return replace(state, risk=replace(state.risk, warned_infeasible=True)), advice
 
 
@@ -150,10 +148,13 @@ def told_broken(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str 
     """
     if state.risk.warned_infeasible or (info.tail_episodes or 0) < _FEW_EPISODES:
         return None
-    if info.violation is None or info.cvar_error is None or info.violation <= 2 * info.cvar_error:
+    if info.violation is None or info.cvar is None or info.cvar_error is None:
         return None
-    return (
-        f"training ends with cvar_limit = {settings.limit} broken: CVaR of the last episodes is "
-        f"{info.cvar:.4g} ± {info.cvar_error:.2g}. Train longer, raise dual.integral or "
-        "dual.start, or lower cvar_limit"
-    )
+    if info.violation <= 2 * info.cvar_error:
+        return None
+    return _limit(settings).broken(info.cvar, info.cvar_error)
+
+
+def _limit(settings: RiskConfig) -> Limit:
+    assert settings.limit is not None, "there is a limit to speak of"
+    return Limit("cvar_limit", settings.limit, "CVaR", settings.dual, "lower cvar_limit")

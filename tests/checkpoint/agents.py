@@ -28,8 +28,8 @@ class Spaces(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action)
-        observation = self.observation_space.sample()
-        return observation, float(self.np_random.normal()), self.np_random.random() < 0.2, False, {}
+        observation, reward = self.observation_space.sample(), float(self.np_random.normal())
+        return observation, reward, self.np_random.random() < 0.2, False, {"cost": abs(reward)}
 
 
 VECTOR = spaces.Box(-1.0, 1.0, (3,), np.float32)

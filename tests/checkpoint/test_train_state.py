@@ -17,6 +17,7 @@ from quantail.optim.guard import Guard
 from quantail.optim.kl_control import EpochFactor, KlControl, KlLearningRate, KlPenalty
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.risk.config import RiskConfig
+from quantail.risk.cost import CostLimit
 from quantail.rollout.demonstrations import Demonstrations
 from quantail.state import TrainState
 from tests.checkpoint.agents import SMALL, agent, assert_same_state, env_of
@@ -56,6 +57,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
             ),
         },
     ),
+    "mean cost": ("MlpPolicy", {"cost": CostLimit(limit=9.0)}),
     "tail risk": ("MlpPolicy", {"cvar_limit": -1.0}),
     "tail risk in full": ("MlpLstmPolicy", {"risk": RiskConfig(alpha=0.2, weight=0.5)}),
 }

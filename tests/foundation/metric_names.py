@@ -4,7 +4,9 @@ import ast
 import re
 from pathlib import Path
 
-GROUPS = "train|rollout|risk|health|market|population|warn|error|info|debug|diag|time|eval|lstm|vgs"
+GROUPS = (
+    "train|rollout|risk|cost|health|market|population|warn|error|info|debug|diag|time|eval|lstm|vgs"
+)
 TAG = re.compile(rf"(?:{GROUPS})/[a-z0-9_/]+")
 SCHEMAS = tuple(
     Path("diagnostics") / name for name in ("schema.py", "control_schema.py", "risk_schema.py")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quantail.diagnostics.monitors import CriticWatch
-from quantail.diagnostics.risk_schema import RiskMetrics
+from quantail.diagnostics.risk_schema import CostMetrics, RiskMetrics
 from quantail.diagnostics.schema import (
     EXPLAINED_GROUP,
     NON_FINITE,
@@ -35,6 +35,16 @@ def risk_metrics(result: UpdateResult) -> dict[str, float]:
     info = result.risk
     fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
     return tagged(RiskMetrics(**fields))
+
+
+def cost_metrics(result: UpdateResult) -> dict[str, float]:
+    """Return the metrics of a limit on a mean cost by tag; none without it."""
+    if result.cost is None:
+        return {}
+    info = result.cost
+    fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
+    losses = [step.losses.cost for step in result.steps if step.losses.cost is not None]
+    return tagged(CostMetrics(**fields, value_loss=_mean(losses)))
 
 
 def update_metrics(result: UpdateResult, watch: CriticWatch) -> UpdateMetrics:

@@ -1,4 +1,4 @@
-"""The metrics of tail risk."""
+"""The metrics of tail risk, and of a limit on a mean cost."""
 
 from dataclasses import dataclass
 
@@ -64,4 +64,52 @@ class RiskMetrics:
     )
     advantage_std: float | None = metric(
         "risk/tail_advantage_std", "reward", "Spread of the tail advantages."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostMetrics:
+    """One cycle of learning under a limit on a mean cost; costs are discounted episode sums."""
+
+    mean: float | None = metric(
+        "cost/mean", "cost", "Mean cost of recent episodes.", better="lower"
+    )
+    standard_error: float | None = metric(
+        "cost/standard_error", "cost", "Standard error of the mean cost of recent episodes."
+    )
+    episodes: float = metric("cost/episodes", "1", "Recent episodes behind the mean cost.")
+    violation: float | None = metric(
+        "cost/limit_violation",
+        "cost",
+        "How far the mean cost is above its limit; 0 when the limit is met.",
+        better="lower",
+    )
+    multiplier: float = metric(
+        "cost/multiplier", "1", "Weight of the cost beside the mean, both in their own spreads."
+    )
+    price: float = metric(
+        "cost/price", "reward/cost", "Mean return that is given up for a unit of cost."
+    )
+    predicted: float | None = metric(
+        "cost/predicted", "cost", "Mean cost that its critic predicts at the start of an episode."
+    )
+    infeasible: float = metric(
+        "cost/infeasible",
+        "1",
+        "1 while the limit stays broken at the largest multiplier.",
+        better="lower",
+        healthy=(-0.5, 0.5),
+        aggregate="last",
+    )
+    advantage_std: float = metric(
+        "cost/advantage_std", "cost", "Spread of the advantages of the cost."
+    )
+    explained_variance: float | None = metric(
+        "cost/explained_variance",
+        "1",
+        "Share of the variance of costs to come that the cost critic explains.",
+        better="higher",
+    )
+    value_loss: float = metric(
+        "cost/value_loss", "1", "Loss of the cost critic in cost scales.", better="lower"
     )

@@ -43,6 +43,7 @@ def average_terms(
             ratios[field.name] = torch.stack(counted).sum()
         else:
             ratios[field.name] = mean(rows)
+    costs = [term.cost for term in terms if term.cost is not None]
     return LossTerms(
         total=mean([term.total for term in terms]),
         policy=mean([term.policy for term in terms]),
@@ -51,4 +52,5 @@ def average_terms(
         penalty=mean([term.penalty for term in terms]),
         imitation=mean([term.imitation for term in terms]),
         ratio=RatioInfo(**ratios),
+        cost=mean(costs) if costs else None,
     )

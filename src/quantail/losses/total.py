@@ -35,11 +35,12 @@ def total_loss(
     ratio: RatioInfo,
     kl_rows: Tensor | None = None,
     imitation: Tensor | None = None,
+    cost_rows: Tensor | None = None,
     actor: bool = True,
 ) -> LossTerms:
     """Return every term and their sum.
 
-    total = policy + c_H (-mean H) + c_V mean_k(value_k) + β mean KL + c_I imitation
+    total = policy + c_H (-mean H) + c_V (mean_k(value_k) + cost) + β mean KL + c_I imitation
 
     Each term is the weighted mean over rows, so a row with weight ½ counts half. Critics are
     averaged after their rows were reduced, so each keeps its own per-row clipping.
@@ -53,6 +54,7 @@ def total_loss(
         ratio: Passed through.
         kl_rows: [...], KL(acting || new); needed when its coefficient is not 0.
         imitation: Scalar, if there is such a term.
+        cost_rows: [...], of the cost critic, if there is one; it takes nothing from the others.
         actor: Whether the actor's terms count; else the sum has those of the critics alone, and
             the actor's parameters are not in its graph.
 
@@ -65,10 +67,16 @@ def total_loss(
     for index, rows in enumerate(value_rows):
         check_rows(f"value_rows[{index}]", rows, weights)
     check_rows("entropy", entropy_rows, weights)
+    if cost_rows is not None:
+        check_rows("cost_rows", cost_rows, weights)
     means = weighted_means([policy_rows, -entropy_rows], weights)
     policy, entropy = means.unbind()
     values = weighted_means(value_rows, weights)
     total = coefficients.value * values.mean()
+    cost: Tensor | None = None
+    if cost_rows is not None:
+        cost = weighted_means([cost_rows], weights)[0]
+        total = total + coefficients.value * cost
     penalty = torch.zeros_like(policy)
     if coefficients.kl and kl_rows is not None:
         penalty = coefficients.kl * weighted_means([kl_rows], weights)[0]
@@ -84,4 +92,5 @@ def total_loss(
         penalty=penalty,
         imitation=torch.zeros_like(policy) if imitation is None else imitation,
         ratio=ratio,
+        cost=cost,
     )

@@ -3,8 +3,10 @@
     observation -> normalizer -> encoder -> core -> MLP -> actor head      -> law over actions
                               -> encoder -> core -> MLP -> critic head, 1  -> law of returns
                                                  -> MLP -> critic head, 2  -> law of returns
+                                                 -> MLP -> cost head       -> mean of costs
 
-Actor and critics have encoders and cores of their own, or share the encoder or both. Nothing is
+Actor and critics have encoders and cores of their own, or share the encoder or both. The cost
+critic is there only with a limit on a mean cost. Nothing is
 kept on the module by a forward pass: everything it says is in the
 :class:`~quantail.flow.PolicyOutput`.
 """
@@ -23,7 +25,8 @@ from quantail.flow import Observation, PolicyOutput, PolicyState, ValueDistribut
 from quantail.nets.actors import Actor, ActorConfig, build_actor
 from quantail.nets.budget import N_BUDGET_INPUTS, BudgetConfig, BudgetInputs
 from quantail.nets.cores import Core, CoreConfig, LstmConfig, NoCoreConfig
-from quantail.nets.critics import CriticConfig, CriticHead, QuantileCritic
+from quantail.nets.cost import CostCritic
+from quantail.nets.critics import CriticConfig, CriticHead, QuantileCritic, ScalarCritic
 from quantail.nets.encoder import Encoder, ExtractorFactory, FlattenExtractor
 from quantail.nets.layers import Activation, Mlp, scale_gradient
 from quantail.nets.normalizer import ObservationNormalizer
@@ -66,6 +69,8 @@ class PolicyConfig:
     """Normalized observations are held within this many deviations."""
     budget: BudgetConfig | None = None
     """With tail risk, encoders are followed by what the policy sees of its budget."""
+    cost: CostCritic | None = None
+    """With a limit on a mean cost, one more critic predicts costs."""
 
     def check(self) -> None:
         """Refuse settings that would have no effect."""
@@ -95,10 +100,10 @@ class PolicyConfig:
 class Critic(nn.Module):
     """MLP and head of one critic."""
 
-    def __init__(self, input_size: int, config: PolicyConfig) -> None:
+    def __init__(self, input_size: int, config: PolicyConfig, kind: CriticConfig) -> None:
         super().__init__()
         self.mlp = Mlp(input_size, config.critic_layers, config.activation)
-        self.head: CriticHead[ValueDistribution] = config.critic.build(self.mlp.output_size)
+        self.head: CriticHead[ValueDistribution] = kind.build(self.mlp.output_size)
 
     def forward(self, latent: Tensor) -> ValueDistribution:
         """Return the law of returns for each row of ``latent``."""
@@ -151,9 +156,15 @@ class ActorCritic(nn.Module):
         self.actor: Actor = build_actor(action_space, self.actor_mlp.output_size, config.actor)
         latent = (self.critic_core or self.actor_core).output_size
         count = 1 if config.twin == "off" else 2
-        self.critics = nn.ModuleList(Critic(latent, config) for _ in range(count))
+        self.critics = nn.ModuleList(Critic(latent, config, config.critic) for _ in range(count))
         if not config.orthogonal_init:
             _plain_init(self.actor_mlp, self.actor, *(critic.mlp for critic in self._critics()))
+        # Last, so that all the other weights are drawn as without it.
+        self.cost_critic: Critic | None = None
+        if config.cost is not None:
+            self.cost_critic = Critic(latent, config, ScalarCritic())
+            if not config.orthogonal_init:
+                _plain_init(self.cost_critic.mlp)
         shared = [*self.actor_encoder.parameters(), *self.actor_core.parameters()]
         if config.share_core and not shared:
             raise ConfigError(
@@ -229,6 +240,12 @@ class ActorCritic(nn.Module):
         for critic in self._critics():
             critic.head.update_scale(atoms, weights, row_weights)
 
+    def update_cost_scale(self, returns: Tensor, row_weights: Tensor) -> None:
+        """Move the scale of the cost critic to the returns of the cost, [R] as ``row_weights``."""
+        assert self.cost_critic is not None, "costs are valued by a critic of their own"
+        one = torch.ones(1)
+        self.cost_critic.head.update_scale(returns.unsqueeze(-1), one, row_weights)
+
     def update_normalizer(self, observations: Observation) -> None:
         """Take in the observations [R, ...] of one rollout; between rollouts only."""
         if self.normalizer is not None:
@@ -249,6 +266,8 @@ class ActorCritic(nn.Module):
             parts["critic_core"] = [self.critic_core]
         for number, critic in enumerate(self._critics(), start=1):
             parts[f"critic{number}"] = [critic]
+        if self.cost_critic is not None:
+            parts["critic_cost"] = [self.cost_critic]
         groups = {
             name: [parameter for module in modules for parameter in module.parameters()]
             for name, modules in parts.items()
@@ -282,7 +301,8 @@ class ActorCritic(nn.Module):
     ) -> PolicyOutput:
         """Return what the heads say about rows [...] of latents [..., H]."""
         actions = self.actor(self.actor_mlp(actor), action_masks)
-        return PolicyOutput(actions, tuple(head(critic) for head in self.critics), state)
+        cost = None if self.cost_critic is None else self.cost_critic(critic)
+        return PolicyOutput(actions, tuple(head(critic) for head in self.critics), state, cost)
 
     def _encoder(self, make: ExtractorFactory) -> Encoder:
         return Encoder(make(), self.config.encoder_layers, self.config.activation)

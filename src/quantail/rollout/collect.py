@@ -14,16 +14,18 @@ from quantail.flow import (
     ActionDistribution,
     BudgetCarry,
     BudgetRows,
+    CostCarry,
+    CostRows,
     EpisodeInfo,
     Observation,
     PolicyOutput,
     PolicyState,
     Rollout,
     RolloutCarry,
-    ValueDistribution,
 )
 from quantail.nets.actor_critic import ActorCritic
 from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
+from quantail.rollout.costs import continued, cost_rows, costs_after, start_costs
 from quantail.rollout.environment import EnvStep, ObservationArray, VectorEnvironment
 from quantail.rollout.faults import (
     StepFaults,
@@ -70,6 +72,7 @@ def start(
         lengths=torch.zeros(n_envs, dtype=torch.int64),
         action_masks=None if action_masks is None else torch.as_tensor(action_masks),
         budget=None if targets is None else start_budgets(n_envs, targets, generator),
+        cost=None if policy.config.cost is None else start_costs(n_envs),
     )
 
 
@@ -111,7 +114,7 @@ def collect(
     """
     rows: list[_Row] = []
     chunk_states: list[PolicyState] = []
-    final_values: list[tuple[ValueDistribution, ...]] = []
+    finals: list[PolicyOutput] = []
     for t in range(n_steps):
         if t % chunk_length == 0:
             chunk_states.append(carry.state)
@@ -125,9 +128,10 @@ def collect(
         step, faults = finite_step(step, carry.observation, bad_action.cpu())
         after = _budget_after(policy, carry.budget, step)
         if step.truncated.any():
-            final_values.append(_final_values(policy, output.state, step, after))
-        rows.append(_Row(carry, output, raw, step, inputs, after, faults))
-        carry = _advance(carry, output, step, faults)
+            finals.append(_at_the_end(policy, output.state, step, after))
+        spent = costs_after(policy.config.cost, carry.cost, step.costs)
+        rows.append(_Row(carry, output, raw, step, inputs, after, faults, spent))
+        carry = _advance(rows[-1])
         if after is not None and targets is not None:
             carry = replace(carry, budget=renewed(after, carry.episode_starts, targets, generator))
         if on_step is not None and not on_step(t, output, raw, step):
@@ -136,7 +140,7 @@ def collect(
     last = policy.step(
         carry.observation, carry.state, carry.episode_starts, carry.action_masks, inputs
     )
-    rollout = _assemble(rows, chunk_states, final_values, last.values)
+    rollout = _assemble(rows, chunk_states, finals, last)
     faults_of_steps = [row.faults for row in rows]
     return without_faults(rollout, rows[0].before.spoiled, faults_of_steps), carry
 
@@ -152,6 +156,13 @@ class _Row(NamedTuple):
     after: BudgetCarry | None
     """Budgets after the step, before new episodes begin."""
     faults: StepFaults | None
+    spent: CostCarry | None
+    """Costs after the step, before new episodes begin."""
+
+    @property
+    def ended(self) -> Tensor:
+        """[N] bool: the episode ended with the step."""
+        return torch.as_tensor(self.step.terminated | self.step.truncated)
 
 
 def _budget_inputs(policy: ActorCritic, carry: BudgetCarry | None) -> Tensor | None:
@@ -171,15 +182,13 @@ def _budget_after(
     return after_step(carry, torch.as_tensor(step.rewards), policy.budget.config.discount, raw)
 
 
-def _advance(
-    carry: RolloutCarry, output: PolicyOutput, step: EnvStep, faults: StepFaults | None
-) -> RolloutCarry:
+def _advance(row: _Row) -> RolloutCarry:
     """Return what the next step starts from."""
-    done = torch.as_tensor(step.terminated | step.truncated)
+    carry, step = row.before, row.step
     return RolloutCarry(
         observation=to_tensor(step.observations),
-        state=output.state,
-        episode_starts=done,
+        state=row.output.state,
+        episode_starts=row.ended,
         # A finished episode's sums stand until its environment's next step begins a new one.
         returns=carry.returns.masked_fill(carry.episode_starts, 0).add_(
             torch.as_tensor(_raw(step))
@@ -187,7 +196,8 @@ def _advance(
         lengths=carry.lengths.masked_fill(carry.episode_starts, 0).add_(1),
         action_masks=None if step.action_masks is None else torch.as_tensor(step.action_masks),
         budget=carry.budget,
-        spoiled=None if faults is None else faults.observation,
+        spoiled=None if row.faults is None else row.faults.observation,
+        cost=None if row.spent is None else continued(row.spent, row.ended),
     )
 
 
@@ -195,10 +205,10 @@ def _raw(step: EnvStep) -> NDArray[np.float32]:
     return step.rewards if step.raw_rewards is None else step.raw_rewards
 
 
-def _final_values(
+def _at_the_end(
     policy: ActorCritic, after: PolicyState, step: EnvStep, budgets: BudgetCarry | None
-) -> tuple[ValueDistribution, ...]:
-    """Value the final observations of truncated environments, from the state after their row."""
+) -> PolicyOutput:
+    """Read the final observations of truncated environments, from the state after their row."""
     envs = torch.as_tensor(np.flatnonzero(step.truncated))
     if step.final_observations is None:
         raise DataError(
@@ -210,17 +220,16 @@ def _final_values(
     state = select_environments(after, envs)
     inputs = _budget_inputs(policy, budgets)
     seen = None if inputs is None else inputs[envs]
-    return policy.step(to_tensor(step.final_observations), state, continues, None, seen).values
+    return policy.step(to_tensor(step.final_observations), state, continues, None, seen)
 
 
 def _assemble(
     rows: list[_Row],
     chunk_states: list[PolicyState],
-    final_values: list[tuple[ValueDistribution, ...]],
-    last_values: tuple[ValueDistribution, ...],
+    finals: list[PolicyOutput],
+    last: PolicyOutput,
 ) -> Rollout:
     """Stack the rows of a rollout along time."""
-    critics = range(len(last_values))
     outputs = [row.output for row in rows]
     actions = torch.stack([row.raw for row in rows])
     laws = type(outputs[0].actions).stack([output.actions for output in outputs])
@@ -231,14 +240,13 @@ def _assemble(
         policy=laws,
         log_probs=laws.log_prob(actions),
         values=tuple(
-            type(last_values[k]).stack([output.values[k] for output in outputs]) for k in critics
+            type(laws[0]).stack(laws)
+            for laws in zip(*(output.values for output in outputs), strict=True)
         ),
-        last_values=last_values,
+        last_values=last.values,
         truncated_values=tuple(
-            type(last_values[k]).join(
-                [last_values[k].rows(slice(0, 0)), *(v[k] for v in final_values)]
-            )
-            for k in critics
+            type(none).join([none, *(output.values[k] for output in finals)])
+            for k, none in enumerate(value.rows(slice(0, 0)) for value in last.values)
         ),
         rewards=_stack_arrays([row.step.rewards for row in rows]),
         terminated=_stack_arrays([row.step.terminated for row in rows]),
@@ -249,6 +257,7 @@ def _assemble(
         chunk_states=stack_states(chunk_states),
         episodes=_ended_episodes(rows),
         budget=_budget_rows(rows),
+        cost=_cost_rows(rows, finals, last),
     )
 
 
@@ -267,6 +276,21 @@ def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
         inputs=torch.stack(inputs),
         ended_returns=returns[is_known],
         ended_explored=explored[is_known],
+    )
+
+
+def _cost_rows(rows: list[_Row], finals: list[PolicyOutput], last: PolicyOutput) -> CostRows | None:
+    ended: list[Tensor] = []
+    for row in rows:
+        if row.spent is not None:
+            # As for CVaR, episodes that explore other targets do not tell what the policy costs.
+            own = row.ended if row.after is None else row.ended & ~row.after.explored
+            ended.append(row.spent.costs[own])
+    if not ended:
+        return None
+    costs = [row.step.costs for row in rows if row.step.costs is not None]
+    return cost_rows(
+        _stack_arrays(costs), torch.cat(ended), [row.output for row in rows], finals, last
     )
 
 

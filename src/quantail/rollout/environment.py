@@ -33,6 +33,8 @@ class EnvStep:
     """What the environments say besides; passed on to ``on_step``, never read by the core."""
     raw_rewards: NDArray[np.float32] | None = None
     """[N], where ``rewards`` are scaled: before the scaling, for returns of episodes and risk."""
+    costs: NDArray[np.float32] | None = None
+    """[N], finite; needed if and only if the policy has a cost critic."""
 
 
 class VectorEnvironment(Protocol):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from quantail.flow import (
     ActionDistribution,
+    CostRows,
     Faults,
     Observation,
     Place,
@@ -132,6 +133,7 @@ def without_faults(
             _with_cuts(old, values, rollout.truncated, cut)
             for old, values in zip(rollout.truncated_values, rollout.values, strict=True)
         ),
+        cost=_costs_with_cuts(rollout, cut),
         faults=Faults(
             rows=rows,
             counts=counts,
@@ -139,6 +141,15 @@ def without_faults(
             first=_first(places) or "the observation after the last step",
         ),
     )
+
+
+def _costs_with_cuts(rollout: Rollout, cut: Tensor) -> CostRows | None:
+    """Return the costs with a value for each cut too."""
+    cost = rollout.cost
+    if cost is None:
+        return None
+    values = _with_cuts(cost.truncated_values, cost.values, rollout.truncated, cut)
+    return replace(cost, truncated_values=values)
 
 
 def _with_cuts(

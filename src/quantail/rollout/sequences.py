@@ -102,6 +102,7 @@ def gather(
         atoms=targets.atoms[rows],
         atom_weights=targets.atom_weights,
         budget_inputs=None if rollout.budget is None else rollout.budget.inputs[rows],
+        cost_returns=None if targets.cost is None else targets.cost.returns[rows],
     )
 
 
@@ -126,6 +127,7 @@ def microbatches(batch: Minibatch, size: int | None) -> Iterator[Minibatch]:
             atoms=batch.atoms[rows],
             atom_weights=batch.atom_weights,
             budget_inputs=None if batch.budget_inputs is None else batch.budget_inputs[rows],
+            cost_returns=None if batch.cost_returns is None else batch.cost_returns[rows],
         )
 
 

@@ -33,7 +33,7 @@ def act(
 ) -> bool:
     """Act for ``n_rollout_steps`` steps; False when a callback asked to stop."""
     model.policy.set_training_mode(False)
-    environment = SB3Environment(env)
+    environment = SB3Environment(env, reads_costs=model.learner_config.cost is not None)
     targets = next_targets(model)
     if model._carry is None:
         assert model._last_obs is not None

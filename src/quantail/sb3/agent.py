@@ -27,22 +27,17 @@ from quantail.optim.kl_control import KlControl
 from quantail.optim.safety import Snapshot
 from quantail.optim.schedules import Schedules
 from quantail.risk.config import RiskConfig, risk_config
+from quantail.risk.cost import CostLimit
 from quantail.rollout.demonstrations import Demonstrations
 from quantail.rollout.sequences import chunk_length
-from quantail.sb3 import checks
+from quantail.sb3 import checks, controllers
 from quantail.sb3.acting import act
 from quantail.sb3.buffer import check_buffer_class
-from quantail.sb3.controllers import (
-    check_demonstrations,
-    check_network,
-    check_owners,
-    regrouped,
-)
 from quantail.sb3.exploration import seeded
 from quantail.sb3.loading import load_agent
 from quantail.sb3.parameters import read_parameters, set_parameters
 from quantail.sb3.policy import POLICIES, MlpPolicy
-from quantail.sb3.risk import with_budget
+from quantail.sb3.risk import with_budget, with_cost_critic
 from quantail.sb3.saving import save_agent
 from quantail.sb3.training import learn_from
 from quantail.state import TrainState
@@ -111,6 +106,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
         cvar_limit: Least CVaR of an episode's discounted return; the mean is maximized under it.
         cvar_weight: Fixed weight of CVaR beside the mean, in place of a limit.
         risk: Everything about tail risk, in place of the three before.
+        cost: A limit on the mean of an episode's discounted costs, which come in ``info["cost"]``.
         freeze_normalizer: Hold the statistics of a ``VecNormalize`` during a rollout; they move
             when it has ended.
     """
@@ -170,16 +166,18 @@ class DistributionalPPO(OnPolicyAlgorithm):
         cvar_limit: float | None = None,
         cvar_weight: float | None = None,
         risk: RiskConfig | None = None,
+        cost: CostLimit | None = None,
     ) -> None:
         checks.check_policy(policy)
         check_buffer_class(rollout_buffer_class)
         checks.check_beside("clip_range_vf", clip_range_vf, "value_clip", value_clip)
         checks.check_beside("target_kl", target_kl, "kl_control", kl_control)
-        check_owners(schedules or Schedules(), locals(), signature(DistributionalPPO))
-        check_demonstrations(imitation, demonstrations)
+        controllers.check_owners(schedules or Schedules(), locals(), signature(DistributionalPPO))
+        controllers.check_demonstrations(imitation, demonstrations)
         policy_kwargs = checks.joined(policy_kwargs or {}, {"critic": critic, "twin": twin})
         tail_risk = risk_config(cvar_alpha, cvar_limit, cvar_weight, risk)
         policy_kwargs = with_budget(policy_kwargs, tail_risk, gamma)
+        policy_kwargs = with_cost_critic(policy_kwargs, cost, gamma)
         super().__init__(
             policy,  # type: ignore[arg-type]
             env,  # type: ignore[arg-type]
@@ -235,6 +233,7 @@ class DistributionalPPO(OnPolicyAlgorithm):
             ),
             value_clip=value_clip or (NoClip() if clip_range_vf is None else MeanClip()),
             tail_risk=tail_risk,
+            cost=cost,
         )
         self.cvar_alpha, self.cvar_limit = cvar_alpha, cvar_limit
         self.cvar_weight, self.risk = cvar_weight, risk
@@ -257,10 +256,10 @@ class DistributionalPPO(OnPolicyAlgorithm):
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         check_value_clip(self.learner_config.value_clip, self.policy.net.config.critic.kind)
-        check_network(self.learner_config, self.policy, self.demonstrations)
+        controllers.check_network(self.learner_config, self.policy, self.demonstrations)
         self._check_environment()
         if self.learner_config.splits_learning_rate:
-            self.policy.optimizer = regrouped(self.policy)
+            self.policy.optimizer = controllers.regrouped(self.policy)
         self._length = chunk_length(
             self.n_steps,
             self.batch_size,

@@ -1,5 +1,6 @@
 """Stable-Baselines3's vectorized environments as the core sees environments."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from quantail.errors import DataError
 from quantail.rollout.environment import EnvStep, ObservationArray
 from quantail.sb3.normalization import raw_rewards
 
+_NUMBERS = (float, int, np.floating, np.integer, np.bool_)
+
 
 class SB3Environment:
     """A ``VecEnv`` behind the core's interface.
@@ -18,10 +21,16 @@ class SB3Environment:
     Truncation is read from ``info["TimeLimit.truncated"]`` and the final observation from
     ``info["terminal_observation"]``, as every ``VecEnv`` gives them. ``info["sample_weight"]``,
     where present, weights the step. Discrete environments may offer ``action_masks()``.
+
+    Args:
+        vec_env: The environments.
+        reads_costs: Whether every step must tell its cost in ``info["cost"]``.
     """
 
-    def __init__(self, vec_env: VecEnv) -> None:
+    def __init__(self, vec_env: VecEnv, reads_costs: bool = False) -> None:
         self._vec_env = vec_env
+        self._reads_costs = reads_costs
+        self._n_steps = 0
         is_discrete = isinstance(
             vec_env.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
         )
@@ -47,6 +56,7 @@ class SB3Environment:
         weights = np.ones(self.n_envs, np.float32)
         if infos:
             weights[:] = [info.get("sample_weight", 1.0) for info in infos]
+        self._n_steps += 1
         return EnvStep(
             observations=observations,  # type: ignore[arg-type]
             rewards=np.asarray(rewards, np.float32),
@@ -57,6 +67,7 @@ class SB3Environment:
             action_masks=self.action_masks(),
             infos=infos,
             raw_rewards=raw_rewards(self._vec_env, rewards),
+            costs=step_costs(infos, self._n_steps - 1) if self._reads_costs else None,
         )
 
     def action_masks(self) -> NDArray[np.bool_] | None:
@@ -77,6 +88,37 @@ def in_space(actions: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
         actions = np.rint(actions)
     bounded: NDArray[Any] = np.clip(actions, space.low, space.high)
     return bounded.astype(space.dtype, copy=False)
+
+
+def step_costs(infos: Sequence[Mapping[str, Any]], step: int) -> NDArray[np.float32]:
+    """Return what one step cost in each environment, [N].
+
+    Args:
+        infos: One for each environment.
+        step: Its number, for messages.
+
+    Raises:
+        DataError: An environment told no cost, or one that is no finite number.
+    """
+    given = [info.get("cost") for info in infos]
+    for env, cost in enumerate(given):
+        if not isinstance(cost, _NUMBERS):
+            told = 'no info["cost"]' if cost is None else f'info["cost"] = {cost!r}, no number,'
+            raise DataError(
+                f"environment {env} gave {told} at step {step} of the rollout, and a limit on the "
+                'mean cost needs one of every step. Put a number into info["cost"], 0.0 where '
+                "nothing is spent, or leave the limit out"
+            )
+    costs = np.array(given, np.float64)
+    is_fine = np.abs(costs) <= np.finfo(np.float32).max  # False for NaN too
+    if not is_fine.all():
+        env = int(np.flatnonzero(~is_fine)[0])
+        raise DataError(
+            f'environment {env} gave info["cost"] = {given[env]} at step {step} of the rollout; a '
+            "cost must be finite (as a float32), and nothing can stand in for one that is not. "
+            "Mend what the environment computes there"
+        )
+    return costs.astype(np.float32)
 
 
 def _final_observations(

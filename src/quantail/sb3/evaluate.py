@@ -10,6 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from quantail.errors import ConfigError
 from quantail.risk.budget import next_budget
+from quantail.sb3.environment import step_costs
 from quantail.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class EpisodeReturns:
     """[E], the same with the agent's discount: what CVaR limits and weights speak of."""
     lengths: IntArray
     """[E]"""
+    costs: FloatArray | None
+    """[E], discounted sums of ``info["cost"]``: what a limit on a mean cost speaks of; None where
+    the environment tells no costs."""
 
 
 def advance_budget(model: "DistributionalPPO", state: State, rewards: NDArray[Any]) -> State:
@@ -71,18 +75,23 @@ def evaluate_episodes(
     if n_episodes < 1:
         raise ConfigError(f"n_episodes must be at least 1; was {n_episodes}")
     each, n_envs = -(-n_episodes // env.num_envs), env.num_envs
-    found = np.zeros((3, n_envs, each))
-    running = np.zeros((2, n_envs))
+    found = np.zeros((4, n_envs, each))
+    running = np.zeros((3, n_envs))
     length = np.zeros(n_envs, dtype=np.int64)
     count = np.zeros(n_envs, dtype=np.int64)
     starts = np.ones(n_envs, dtype=np.bool_)
     observations: Any = env.reset()
     state: State = None
+    step, tells_costs = 0, False
     while count.min() < each:
         actions, state = model.predict(observations, state, starts, deterministic)
-        observations, rewards, starts, _ = env.step(actions)
+        observations, rewards, starts, infos = env.step(actions)
         state = advance_budget(model, state, rewards)
-        running += np.stack([rewards, rewards * model.gamma**length])
+        tells_costs = tells_costs or (step == 0 and "cost" in infos[0])
+        costs = step_costs(infos, step) if tells_costs else np.zeros(n_envs)
+        discount = model.gamma**length
+        running += np.stack([rewards, rewards * discount, costs * discount])
+        step += 1
         length += 1
         for row in np.flatnonzero(starts & (count < each)):
             found[:, row, count[row]] = (*running[:, row], length[row])
@@ -91,5 +100,6 @@ def evaluate_episodes(
     return EpisodeReturns(
         returns=found[0].ravel(),
         discounted=found[1].ravel(),
-        lengths=found[2].ravel().astype(np.int64),
+        lengths=found[3].ravel().astype(np.int64),
+        costs=found[2].ravel() if tells_costs else None,
     )

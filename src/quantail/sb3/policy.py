@@ -33,6 +33,7 @@ from quantail.nets.actors import (
 )
 from quantail.nets.budget import BudgetConfig
 from quantail.nets.cores import CoreConfig
+from quantail.nets.cost import CostCritic
 from quantail.nets.critics import CriticConfig, QuantileCritic
 from quantail.sb3.distributions import raw_actions, stored_actions, to_sb3
 from quantail.sb3.environment import in_space
@@ -87,6 +88,7 @@ class MlpPolicy(BasePolicy):
             where it enters the LSTM; 0 by default.
         normalize_observations: Normalize observations inside the policy.
         budget: What an agent with tail risk gives its policy.
+        cost: What an agent with a limit on a mean cost gives its policy.
     """
 
     recurrent: ClassVar[bool] = False
@@ -123,6 +125,7 @@ class MlpPolicy(BasePolicy):
         critic_gradient_scale: float | None = None,
         normalize_observations: bool = True,
         budget: BudgetConfig | None = None,
+        cost: CostCritic | None = None,
     ) -> None:
         # What is needed to build the same policy again.
         given = {name: value for name, value in locals().items() if name not in _NOT_GIVEN}
@@ -168,6 +171,7 @@ class MlpPolicy(BasePolicy):
             scale_images=normalize_images,
             normalize_observations=normalize_observations,
             budget=budget,
+            cost=cost,
         )
         self.net = ActorCritic(
             observation_space, action_space, config, self.make_features_extractor

@@ -7,10 +7,12 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 from quantail.errors import ConfigError
 from quantail.nets.actor_critic import PolicyConfig
 from quantail.nets.budget import BudgetConfig
+from quantail.nets.cost import CostCritic
 from quantail.nets.critics import QuantileCritic
 from quantail.risk.budget import TargetDraw
 from quantail.risk.config import RiskConfig
 from quantail.risk.control import target_draw
+from quantail.risk.cost import CostLimit
 from quantail.sb3.normalization import check_raw_rewards
 
 if TYPE_CHECKING:
@@ -44,6 +46,31 @@ def with_budget(
         )
     critic = policy_kwargs.get("critic") or QuantileCritic(levels="tail", tail_alpha=risk.alpha)
     return {**policy_kwargs, "budget": budget, "critic": critic}
+
+
+def with_cost_critic(
+    policy_kwargs: dict[str, Any], cost: CostLimit | None, gamma: float
+) -> dict[str, Any]:
+    """Return the policy's arguments with the critic that a limit on a mean cost needs.
+
+    Raises:
+        ConfigError: The arguments, as of a saved agent, have another cost critic.
+    """
+    given = policy_kwargs.get("cost")
+    if cost is None:
+        if given is not None:
+            raise ConfigError(
+                "policy_kwargs has a cost critic, which has no effect without a limit on a mean "
+                "cost; give cost=CostLimit(limit=...)"
+            )
+        return policy_kwargs
+    critic = CostCritic(discount=gamma)
+    if given not in (None, critic):
+        raise ConfigError(
+            f"policy_kwargs['cost'] must be {critic}, by gamma; was {given}. Leave it out, and "
+            "keep gamma of a saved agent"
+        )
+    return {**policy_kwargs, "cost": critic}
 
 
 def check_risk(risk: RiskConfig | None, network: PolicyConfig, env: VecEnv | None) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quantail.config import LearnerConfig
+from quantail.cost_control import told_cost
 from quantail.diagnostics.core_states import core_state_metrics
 from quantail.diagnostics.health import Alert, alerts
 from quantail.diagnostics.metrics import (
     control_metrics,
+    cost_metrics,
     critic_norms,
     group_metrics,
     risk_metrics,
@@ -97,13 +99,7 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
     model.train_state = replace(model.train_state, cycles_imbalanced=watch.cycles_imbalanced)
     if watch.advice is not None:
         warnings.warn(watch.advice, QuantailWarning, stacklevel=4)
-    risk = model.learner_config.tail_risk
-    if risk is not None and result.risk is not None:
-        model.train_state, advice = told_infeasible(risk, model.train_state, result.risk)
-        if advice is None and model._current_progress_remaining <= 0:
-            advice = told_broken(risk, model.train_state, result.risk)
-        if advice is not None:
-            warnings.warn(advice, QuantailWarning, stacklevel=4)
+    _tell_limits(model, result)
     update_record, control_record = update_metrics(result, watch), control_metrics(result)
     _tell_alerts(model, [*alerts(update_record, control_record)])
     recorded = {
@@ -112,10 +108,30 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
         **tagged(_skin_metrics(model)),
         **group_metrics(result),
         **risk_metrics(result),
+        **cost_metrics(result),
         **states,
     }
     for tag, value in recorded.items():
         model.logger.record(tag, value)
+
+
+def _tell_limits(model: "DistributionalPPO", result: UpdateResult) -> None:
+    """Warn of limits that are infeasible, or broken when training ends."""
+    settings, is_last = model.learner_config, model._current_progress_remaining <= 0
+    if settings.tail_risk is not None and result.risk is not None:
+        state, advice = told_infeasible(settings.tail_risk, model.train_state, result.risk)
+        model.train_state = state
+        if advice is None and is_last:
+            advice = told_broken(settings.tail_risk, state, result.risk)
+        if advice is not None:
+            warnings.warn(advice, QuantailWarning, stacklevel=5)
+    if settings.cost is not None and result.cost is not None:
+        cost, advice = told_cost(
+            settings.cost, model.train_state.cost, result.cost, is_last=is_last
+        )
+        model.train_state = replace(model.train_state, cost=cost)
+        if advice is not None:
+            warnings.warn(advice, QuantailWarning, stacklevel=5)
 
 
 def _tell_alerts(model: "DistributionalPPO", found: list[Alert]) -> None:

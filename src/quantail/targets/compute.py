@@ -9,9 +9,10 @@ from torch import Generator, Tensor
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
-from quantail.flow import Rollout, TailTargets, Targets
+from quantail.flow import CostTargets, Rollout, TailTargets, Targets
 from quantail.risk.tail_advantage import tail_errors
 from quantail.targets.advantages import gae, lambda_returns, next_values
+from quantail.targets.cost import CostObjective, cost_targets
 from quantail.targets.distributions import sr_lambda
 from quantail.targets.normalize import normalize_advantages
 from quantail.targets.twin import Twin, twin_atoms, twin_mean
@@ -59,6 +60,7 @@ def compute_targets(
     twin: Twin,
     generator: Generator,
     objective: TailObjective | None = None,
+    cost_objective: CostObjective | None = None,
 ) -> Targets:
     """Return advantages, scalar returns and target atoms for every row.
 
@@ -68,6 +70,7 @@ def compute_targets(
         twin: How the critics are combined.
         generator: Draws the atoms.
         objective: What the tail counts beside the mean; None leaves it out.
+        cost_objective: What the cost counts; None leaves it out of the advantages.
 
     Raises:
         ConfigError: Atoms are asked of a critic that knows no law.
@@ -94,6 +97,9 @@ def compute_targets(
     is_scalar = settings.critic_target == "scalar" or not knows_law
     atoms, weights = returns.unsqueeze(-1), torch.ones(1)
     tail: TailTargets | None = None
+    cost: CostTargets | None = None
+    if rollout.cost is not None:
+        cost = cost_targets(rollout, rollout.cost, advantages, gamma=gamma, lam=lam)
     if not is_scalar or objective is not None:
         last, _ = twin_atoms(rollout.last_values, twin, generator)
         cut, _ = twin_atoms(rollout.truncated_values, twin, generator)
@@ -105,9 +111,8 @@ def compute_targets(
             )
         if objective is not None:
             tail = tail_targets(rollout, settings, objective.alpha, law, next_atoms, law_weights)
-            mixed = advantages.double() + objective.weight * tail.advantages
-            advantages = (mixed / (1 + objective.weight)).to(advantages.dtype)
 
+    advantages = _mixed(advantages, tail, objective, cost, cost_objective)
     normalized, info = normalize_advantages(
         advantages, rollout.weights, settings.normalize_advantage_per_env
     )
@@ -118,7 +123,27 @@ def compute_targets(
         atom_weights=weights,
         info=info,
         tail=tail,
+        cost=cost,
     )
+
+
+def _mixed(
+    mean: Tensor,
+    tail: TailTargets | None,
+    tail_objective: TailObjective | None,
+    cost: CostTargets | None,
+    cost_objective: CostObjective | None,
+) -> Tensor:
+    """Return (A_mean + λ A_tail - μ A_cost) / (1 + λ + w), [T, N]."""
+    mixed: Tensor = mean.double()
+    total: Tensor | float = 1.0
+    if tail is not None and tail_objective is not None:
+        mixed = mixed + tail_objective.weight * tail.advantages
+        total = total + tail_objective.weight
+    if cost is not None and cost_objective is not None:
+        mixed = mixed - cost_objective.price * cost.advantages.double()
+        total = total + cost_objective.weight
+    return (mixed / total).to(mean.dtype)
 
 
 def tail_targets(
