@@ -18,6 +18,7 @@ from quantail.optim.entropy_control import EntropyControl
 from quantail.optim.kl_control import KlControl
 from quantail.optim.schedules import ConstantSchedule
 from quantail.risk.config import RiskConfig
+from quantail.risk.cost import CostLimit
 from quantail.sb3.agent import DistributionalPPO
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import HiddenRegime
@@ -121,6 +122,7 @@ OTHERS: dict[str, Any] = {
     "kl_control": KlControl(),
     "entropy_control": EntropyControl(floor=0.1),
     "risk": RiskConfig(weight=0.5),
+    "cost": CostLimit(limit=1.0),
     "value_clip": MeanClip(),
     "critic_target": "scalar",
     "chunk_length": 4,

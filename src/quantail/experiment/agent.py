@@ -38,6 +38,7 @@ def build_agent(config: AgentConfig, env: VecEnv, seed: int) -> DistributionalPP
         kl_control=config.kl_control,
         entropy_control=config.entropy_control,
         risk=config.risk,
+        cost=config.cost,
         critic_target=config.critic_target,
         value_clip=config.value_clip,
         chunk_length=config.chunk_length,

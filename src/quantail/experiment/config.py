@@ -16,11 +16,13 @@ from quantail.optim.entropy_control import EntropyControl
 from quantail.optim.kl_control import KlControl
 from quantail.optim.schedules import LinearSchedule, ScheduleConfig
 from quantail.risk.config import RiskConfig
+from quantail.risk.cost import CostLimit
 from quantail.rollout.sequences import chunk_length
 from quantail.sim.config import SimConfig
 from quantail.sim.problems import HiddenRegime, ProblemConfig
 from quantail.sim.problems.trading import TradingProblem
 from quantail.sim.rewards import check_gamma
+from quantail.sim.step_cost import StepCost
 from quantail.targets.twin import Twin
 
 USUAL_COST_RAMP: Final = 0.5
@@ -78,6 +80,9 @@ class MarketEnvironment:
     """Account, costs, reward and episodes of training; a test runs each window once, whole."""
     evaluation: MarketEvaluation = MarketEvaluation()
     """Intervals, baselines and curves of the judgment."""
+    cost: StepCost | None = None
+    """What agent.cost limits, summed over the steps of an episode: ``costs`` paid, or ``turnover``
+    (notional traded), each over the equity before the step."""
 
     @property
     def has_costs(self) -> bool:
@@ -134,6 +139,8 @@ class AgentConfig:
     """Decay, boost and floor of ent_coef."""
     risk: RiskConfig | None = None
     """Tail risk in the objective: a weight of CVaR beside the mean, or a least CVaR."""
+    cost: CostLimit | None = None
+    """A limit on the mean of an episode's discounted environment.cost."""
     value_clip: ValueClipConfig = NoClip()
     """How far the critics may move in one update."""
     critic_target: Literal["auto", "sr_lambda", "scalar"] = "auto"
@@ -226,6 +233,7 @@ class RunConfig:
         if self.budget.cost_ramp and not self.environment.has_costs:
             problem = "has no effect in an environment without trading costs; leave it out"
             problems.append(ConfigProblem("budget.cost_ramp", problem))
+        problems += self._cost_problems()
         if problems:
             raise ConfigError(problems)
         if isinstance(self.environment, MarketEnvironment):
@@ -248,6 +256,21 @@ class RunConfig:
             )
             found.append(ConfigProblem("budget.steps", problem))
         return found
+
+    def _cost_problems(self) -> list[ConfigProblem]:
+        of_market = isinstance(self.environment, MarketEnvironment)
+        chosen = self.environment.cost if isinstance(self.environment, MarketEnvironment) else None
+        if self.agent.cost is None and chosen is not None:
+            problem = f"has no effect without agent.cost, which limits it; was {chosen!r}"
+            return [ConfigProblem("environment.cost", problem)]
+        if self.agent.cost is None or chosen is not None:
+            return []
+        problem = (
+            f"needs environment.cost, one of {', '.join(get_args(StepCost))}, to be limited"
+            if of_market
+            else "needs an environment of kind 'market'; a problem tells no costs"
+        )
+        return [ConfigProblem("agent.cost", problem)]
 
     def _metric_problems(self) -> list[ConfigProblem]:
         of_market = isinstance(self.environment, MarketEnvironment)

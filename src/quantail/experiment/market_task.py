@@ -126,7 +126,8 @@ class MarketSplit:
             n_envs=n_envs,
             seed=role_seed(self.seed, "train", self.index),
         )
-        return TrainingEnvironment(MarketVecEnv(sim), sim.set_cost_scale)
+        env = MarketVecEnv(sim, cost=self.environment.cost)
+        return TrainingEnvironment(env, sim.set_cost_scale)
 
     def validate(self, agent: DistributionalPPO) -> Validation:
         """Return the chosen measure over the validation windows."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from quantail.diagnostics.risk_schema import RiskMetrics
+from quantail.diagnostics.risk_schema import CostMetrics, RiskMetrics
 from quantail.diagnostics.schema import (
     EPISODE_REWARD,
     ControlMetrics,
@@ -29,6 +29,7 @@ GLANCE: Final[Mapping[str, str]] = {
     EPISODE_REWARD: "Mean reward of an episode",
     tag_of(RiskMetrics, "cvar"): "CVaR of recent episodes",
     tag_of(RiskMetrics, "weight"): "Weight of the tail",
+    tag_of(CostMetrics, "mean"): "Mean cost of recent episodes",
     tag_of(RunMetrics, "predicted_cvar"): "CVaR that the critic predicts",
     tag_of(UpdateMetrics, "explained_variance"): "Explained variance of the critic",
     tag_of(UpdateMetrics, "approx_kl"): "Change of the policy per update (KL)",
@@ -39,8 +40,8 @@ GLANCE: Final[Mapping[str, str]] = {
 _N_GLANCE: Final = 6
 _COLUMNS: Final = 150
 GROUPS: Final = (
-    UpdateMetrics, ControlMetrics, NormalizerMetrics, SkinMetrics, RiskMetrics, RunMetrics,
-    ValidationMetrics,
+    UpdateMetrics, ControlMetrics, NormalizerMetrics, SkinMetrics, RiskMetrics, CostMetrics,
+    RunMetrics, ValidationMetrics,
 )  # fmt: skip
 _OFTEN: Final = 0.1
 """Share of the records from which on leaving the healthy range deserves a word."""

@@ -22,6 +22,7 @@ from quantail.sim.random import env_seeds
 from quantail.sim.rewards import check_gamma
 from quantail.sim.simulator import MarketSim
 from quantail.sim.state import EPISODE, RECORD, StepBuffers
+from quantail.sim.step_cost import StepCost, check_step_cost, step_cost
 from quantail.types import BoolArray, Float32Array
 
 _REWARD, _LENGTH = EPISODE.index("reward"), EPISODE.index("length")
@@ -39,9 +40,13 @@ class MarketVecEnv(VecEnv):
         sim: The simulator; its autoreset must be ``same_step``.
         info_keys: Names of the record, or ``sample_weight``, that every info shall hold in every
             step. Building them costs a Python object per env.
+        cost: What every info shall hold as ``cost``, for an agent that limits it: ``costs`` paid or
+            ``turnover``, over the equity before the step.
     """
 
-    def __init__(self, sim: MarketSim, info_keys: Sequence[str] = ()) -> None:
+    def __init__(
+        self, sim: MarketSim, info_keys: Sequence[str] = (), cost: StepCost | None = None
+    ) -> None:
         if sim.autoreset != "same_step":
             raise ConfigError(
                 f"sim.autoreset must be 'same_step' for a VecEnv; was {sim.autoreset!r}. Build the "
@@ -52,7 +57,9 @@ class MarketVecEnv(VecEnv):
             known = ", ".join((*RECORD, _SAMPLE_WEIGHT))
             raise ConfigError(f"info_keys must be among {known}; was {unknown[0]!r}.")
         self.sim = sim
+        check_step_cost(cost)
         self.info_keys = tuple(info_keys)
+        self.cost = cost
         self._actions: NDArray[Any] = np.zeros((sim.n_envs, 1))
         self._empty: list[dict[str, Any]] = [{} for _ in range(sim.n_envs)]
         super().__init__(sim.n_envs, sim.observation_space, sim.action_space)
@@ -96,13 +103,15 @@ class MarketVecEnv(VecEnv):
         Without any, the dicts are the ones of the step before as long as nobody wrote into them: to
         make hundreds of empty dicts costs as much as half a step of the simulator.
         """
-        if self.info_keys:
-            columns = [
-                (out.sample_weight if key == _SAMPLE_WEIGHT else out.column(key)).tolist()
+        if self.info_keys or self.cost is not None:
+            columns = {
+                key: (out.sample_weight if key == _SAMPLE_WEIGHT else out.column(key)).tolist()
                 for key in self.info_keys
-            ]
-            rows = zip(*columns, strict=True)
-            return [dict(zip(self.info_keys, row, strict=True)) for row in rows]
+            }
+            if self.cost is not None:
+                columns["cost"] = step_cost(out, self.cost).tolist()
+            rows = zip(*columns.values(), strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in rows]
         if any(self._empty):
             self._empty = [{} for _ in range(self.num_envs)]
         return self._empty.copy()
