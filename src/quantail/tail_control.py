@@ -75,6 +75,7 @@ def after_tail_cycle(
         on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
     seen = RiskMeasurement(
         returns=rollout.budget.ended_returns.numpy(),
+        targets=rollout.budget.ended_targets.numpy(),
         explored=rollout.budget.ended_explored.numpy(),
         curve=on_grid,
     )

@@ -11,6 +11,8 @@ class BudgetCarry:
 
     budget: Tensor
     """[N], before the next action."""
+    target: Tensor
+    """[N], with which the episode started."""
     explored: Tensor
     """[N] bool: the episode started from a drawn target, not from the policy's own."""
     returns: Tensor
@@ -29,6 +31,8 @@ class BudgetRows:
     """[T, N, K], what the policy saw of them."""
     ended_returns: Tensor
     """[E] float64, discounted raw returns of the episodes that ended, in order of their end."""
+    ended_targets: Tensor
+    """[E] float64, with which they had started."""
     ended_explored: Tensor
     """[E] bool: the episode had started from a drawn target."""
 
@@ -39,6 +43,8 @@ class TailTargets:
 
     advantages: Tensor
     """[T, N] float64, of the risk value, before it is mixed with that of the mean."""
+    probability: Tensor
+    """[T, N] float64, of a return below the budget, by the critics."""
     tail_share: Tensor
     """Scalar: share of rows whose action can still change the shortfall."""
 

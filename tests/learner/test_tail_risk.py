@@ -115,7 +115,10 @@ def test_budgets_follow_rewards_and_start_anew_with_episodes() -> None:
                 total, factor = 0.0, 1.0
     found = torch.cat([r.budget.ended_returns for r in state.rollouts if r.budget])
     assert sorted(found.tolist()) == pytest.approx(sorted(ended))
+    targets = torch.cat([r.budget.ended_targets for r in state.rollouts if r.budget])
     explored = torch.cat([r.budget.ended_explored for r in state.rollouts if r.budget])
+    assert bool((targets[~explored] == -1.0).all())
+    assert bool(((targets[explored] > -3.0) & (targets[explored] < 1.0)).all())
     assert 0.2 < float(explored.double().mean()) < 0.8
 
 
@@ -156,11 +159,29 @@ def test_advantages_are_mixed_before_they_are_normalized() -> None:
     mean = compute_targets(*args, seeds[0])
     mixed = compute_targets(*args, seeds[1], TAIL)
     assert mixed.tail is not None
-    expected = (mean.advantages.double() + 2.0 * mixed.tail.advantages) / 3.0
+    # By the slope of the utility: a gain counts 1, and λ/α more where the return falls short.
+    slope = 1.0 + 2.0 / TAIL.alpha * mixed.tail.probability
+    expected = (mean.advantages.double() + 2.0 * mixed.tail.advantages) / slope
     torch.testing.assert_close(mixed.advantages.double(), expected, rtol=1e-5, atol=1e-6)
     assert float(mixed.tail.advantages.std()) > 0.1
     torch.testing.assert_close(mixed.atoms, mean.atoms)
     assert 0.0 < float(mixed.tail.tail_share) <= 1.0
+
+
+def test_a_row_deep_in_the_tail_weighs_no_more_than_one_far_above() -> None:
+    """There A_tail is A_mean/α, and the slope 1 + λ/α takes it back: A is that of the mean."""
+    state = risky(core=NoCoreConfig(), length=1)
+    rollout = state.rollouts[1]
+    assert rollout.budget is not None
+    plain = replace(TARGETS, normalize_advantage=False)
+    mean = compute_targets(rollout, plain, "min", torch.Generator().manual_seed(1)).advantages
+    for far, probability in ((1e6, 1.0), (-1e6, 0.0)):
+        budgets = torch.full_like(rollout.budget.budgets, far)
+        moved = replace(rollout, budget=replace(rollout.budget, budgets=budgets))
+        found = compute_targets(moved, plain, "min", torch.Generator().manual_seed(1), TAIL)
+        assert found.tail is not None
+        assert bool((found.tail.probability - probability).abs().max() < 1e-6)
+        torch.testing.assert_close(found.advantages, mean, rtol=1e-4, atol=1e-5)
 
 
 @catalogue("F35", "F52", "X02")

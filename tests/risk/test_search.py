@@ -20,6 +20,7 @@ from quantail.risk.control import (
     trained_weight,
 )
 from quantail.risk.search import (
+    Episodes,
     Preference,
     SearchState,
     TargetCurve,
@@ -34,6 +35,7 @@ from quantail.types import FloatArray
 SEARCH = TargetSearch(share=0.8, settle=0.5, grid=41, rate=0.2, hysteresis=0.01)
 RETURNS = np.random.default_rng(0).normal(0.0, 1.0, 400)
 TRADE_OFF = Preference(weight=0.5)
+NO_EPISODES = Episodes(np.zeros(0), np.zeros(0))
 
 
 def curve(best: float, grid: FloatArray) -> TargetCurve:
@@ -47,9 +49,10 @@ def step(
     found: TargetCurve | None,
     prefer: Preference = TRADE_OFF,
     progress: float = 0.1,
+    ended: Episodes = NO_EPISODES,
 ) -> SearchState:
     return step_search(
-        SEARCH, state, found, RETURNS, prefer, alpha=0.1, scale=1.0, progress=progress
+        SEARCH, state, found, ended, RETURNS, prefer, alpha=0.1, scale=1.0, progress=progress
     )
 
 
@@ -68,6 +71,21 @@ def test_first_target_is_the_quantile_and_its_range_holds_it() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     assert state.target == var(RETURNS, 0.1)
     assert state.low < state.target < float(RETURNS.mean()) < state.high
+
+
+def test_under_a_limit_the_search_starts_there_and_its_range_holds_it() -> None:
+    """A policy that takes little risk yet would else never be asked what the limit allows."""
+    quiet = first_search(0.01 * RETURNS, 0.1, 0.01, limit=-1.0)
+    assert quiet.target == quiet.low == -1.0
+    loose = first_search(RETURNS, 0.1, 1.0, limit=-0.5)
+    assert loose.target == -0.5
+    assert loose.low == first_search(RETURNS, 0.1, 1.0).low
+    beyond = first_search(RETURNS, 0.1, 1.0, limit=50.0)
+    assert beyond.target == beyond.high < 1.0
+    for _ in range(50):
+        grid = target_grid(SEARCH, quiet)
+        quiet = step(quiet, curve(0.0, grid), Preference(weight=5.0, limit=-1.0))
+    assert quiet.low <= -1.0
 
 
 def test_the_range_holds_the_quantile_of_returns_with_a_rare_loss() -> None:
@@ -114,6 +132,22 @@ def test_a_target_above_its_own_quantile_is_no_candidate() -> None:
     assert step(fresh, nowhere).target == fresh.target
 
 
+def test_episodes_overrule_critics_that_are_wrong_about_some_targets() -> None:
+    """The critics promise the best CVaR at 0; episodes show that it is at -1."""
+    generator = np.random.default_rng(3)
+    state = misled = first_search(RETURNS, 0.1, 1.0)
+    for _ in range(60):
+        grid = target_grid(SEARCH, state)
+        found = curve(0.0, grid)
+        targets = generator.uniform(state.low, state.high, 400)
+        tail = -((targets + 1.0) ** 2)
+        returns = 1.0 + np.where(generator.random(400) < 0.1, tail - 1.0, 0.0)
+        state = step(state, found, ended=Episodes(targets, returns))
+        misled = step(misled, curve(0.0, target_grid(SEARCH, misled)))
+    assert misled.target == pytest.approx(0.0, abs=0.2)
+    assert state.target == pytest.approx(-1.0, abs=0.25)
+
+
 def test_a_settled_target_stays() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     found = curve(-0.2, target_grid(SEARCH, state))
@@ -128,17 +162,23 @@ def test_without_episodes_that_start_nothing_is_compared() -> None:
 
 def test_a_weight_trades_the_mean_for_the_tail() -> None:
     means, tails = np.array([2.0, 1.0]), np.array([-4.0, -1.0])
-    assert Preference(weight=0.3)(means, tails).argmax() == 0
-    assert Preference(weight=0.4)(means, tails).argmax() == 1
+    assert Preference(weight=0.3)(tails, means, tails).argmax() == 0
+    assert Preference(weight=0.4)(tails, means, tails).argmax() == 1
 
 
 def test_under_a_limit_the_best_mean_that_keeps_it_wins() -> None:
     """Not the safest one, which any large multiplier would choose."""
     means, tails = np.array([2.0, 1.7, 1.0]), np.array([-2.9, -1.3, 1.0])
-    assert Preference(weight=5.0, limit=-1.4)(means, tails).argmax() == 1
-    assert Preference(weight=5.0, limit=0.9)(means, tails).argmax() == 2
-    assert Preference(weight=5.0, limit=3.0)(means, tails).argmax() == 2
-    assert Preference(weight=5.0, limit=-9.0)(means, tails).argmax() == 0
+    assert Preference(weight=5.0, limit=-1.4)(tails, means, tails).argmax() == 1
+    assert Preference(weight=5.0, limit=0.9)(tails, means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=3.0)(tails, means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=-9.0)(tails, means, tails).argmax() == 0
+
+
+def test_a_target_below_the_limit_will_break_it_whatever_its_tail_so_far() -> None:
+    targets, means, tails = np.array([-2.2, -1.3]), np.array([1.8, 1.7]), np.array([-1.3, -1.2])
+    assert Preference(weight=5.0, limit=-1.4)(targets, means, tails).argmax() == 1
+    assert Preference(weight=0.3)(targets, means, tails).argmax() == 0
 
 
 def test_a_limit_is_preferred_at_the_price_of_the_largest_multiplier() -> None:
@@ -150,7 +190,7 @@ def test_a_limit_is_preferred_at_the_price_of_the_largest_multiplier() -> None:
 
 
 def seen(returns: FloatArray, explored: bool = False) -> RiskMeasurement:
-    return RiskMeasurement(returns, np.full(returns.shape, explored), None)
+    return RiskMeasurement(returns, 0 * returns, np.full(returns.shape, explored), None)
 
 
 def test_the_tail_has_no_weight_before_enough_episodes_ended() -> None:
@@ -200,7 +240,7 @@ def test_a_safe_target_does_not_hide_what_others_show() -> None:
     settings = RiskConfig(alpha=0.1, weight=1.0)
     state = start = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
     both = np.concatenate([RETURNS * 0 + 0.5, 3.0 * RETURNS])
-    mixed = RiskMeasurement(both, np.arange(800) >= 400, None)
+    mixed = RiskMeasurement(both, 0 * both, np.arange(800) >= 400, None)
     grid = target_grid(settings.search, state.search)
     mixed = replace(mixed, curve=curve(state.search.target, grid))
     for _ in range(100):

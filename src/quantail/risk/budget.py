@@ -46,6 +46,7 @@ def start_budgets(n: int, draw: TargetDraw, generator: Generator | None = None) 
     target, explored = draw(n, generator)
     return BudgetCarry(
         budget=target,
+        target=target,
         explored=explored,
         returns=torch.zeros(n, dtype=torch.float64),
         discount=torch.ones(n, dtype=torch.float64),
@@ -82,6 +83,7 @@ def renewed(
     fresh = start_budgets(len(done), draw, generator)
     return BudgetCarry(
         budget=torch.where(done, fresh.budget, carry.budget),
+        target=torch.where(done, fresh.target, carry.target),
         explored=torch.where(done, fresh.explored, carry.explored),
         returns=torch.where(done, fresh.returns, carry.returns),
         discount=torch.where(done, fresh.discount, carry.discount),

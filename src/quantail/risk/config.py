@@ -14,12 +14,12 @@ class DualConfig:
 
     start: Annotated[float, Ge(0)] = 0.5
     """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
-    hold: Annotated[float, Ge(0), Lt(1)] = 0.65
+    hold: Annotated[float, Ge(0), Lt(1)] = 0.5
     """Share of training in which the multiplier stays at ``start``: a policy that still explores
     breaks limits that it will keep later, and a multiplier that answers to it goes too far."""
     proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.02
+    integral: Annotated[float, Ge(0)] = 0.05
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""
@@ -54,7 +54,7 @@ class TargetSearch:
 
     share: Annotated[float, Ge(0), Le(1)] = 0.8
     """Share of episodes with a drawn target until ``settle``."""
-    settle: Annotated[float, Gt(0), Le(1)] = 0.65
+    settle: Annotated[float, Gt(0), Le(1)] = 0.5
     """Share of training after which the target stays."""
     sharpness: Annotated[float, Ge(0)] = 0.5
     """Least weight of the tail until ``settle``: targets are told apart by policies that answer to
@@ -63,9 +63,11 @@ class TargetSearch:
     """Targets compared."""
     curve_rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Weight of an update in the smoothed prediction for each target."""
+    error_rate: Annotated[float, Gt(0), Le(1)] = 0.03
+    """Weight that older episodes lose in an update, where predictions are corrected by episodes."""
     rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Share of the way to a better target that is gone in one update."""
-    hysteresis: Annotated[float, Ge(0)] = 0.005
+    hysteresis: Annotated[float, Ge(0)] = 0.002
     """Return scales by which another target must be better."""
 
 

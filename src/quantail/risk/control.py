@@ -12,6 +12,7 @@ from quantail.risk.config import RiskConfig
 from quantail.risk.cvar import EmpiricalCVaR, empirical_cvar
 from quantail.risk.dual import DualState, first_dual, step_dual
 from quantail.risk.search import (
+    Episodes,
     Preference,
     SearchState,
     TargetCurve,
@@ -51,6 +52,8 @@ class RiskMeasurement:
 
     returns: FloatArray
     """[E], discounted raw returns of the episodes that ended."""
+    targets: FloatArray
+    """[E], from which they had started."""
     explored: BoolArray
     """[E], which of them had started from a drawn target."""
     curve: TargetCurve | None
@@ -149,7 +152,7 @@ def step_risk(
         if returns.size < needed_episodes(settings.alpha):
             return state
         scale = _spread(returns)
-        search = first_search(returns, settings.alpha, scale)
+        search = first_search(returns, settings.alpha, scale, settings.limit)
         dual = DualState() if settings.limit is None else first_dual(settings.dual)
         return replace(state, active=True, scale=scale, search=search, dual=dual)
     if not seen.returns.size:
@@ -167,6 +170,7 @@ def step_risk(
         settings.search,
         state.search,
         seen.curve,
+        Episodes(seen.targets, seen.returns),
         possible,
         preference(settings, state, scheduled),
         alpha=alpha_now(settings, progress),

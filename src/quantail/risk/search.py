@@ -13,6 +13,7 @@ import numpy as np
 
 from quantail.config_class import config
 from quantail.risk.config import TargetSearch
+from quantail.risk.correction import CurveError, fitted_error, moved_error, step_error
 from quantail.types import FloatArray
 
 # The range of targets widens quickly and shrinks slowly: policies that have become safe do not show
@@ -38,6 +39,8 @@ class SearchState:
     """Smoothed predicted CVaR for each target of the grid."""
     quantiles: tuple[float, ...] = ()
     """Smoothed predicted α-quantile for each target of the grid."""
+    error: CurveError = CurveError()
+    """By how much episodes missed these predictions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,16 @@ class TargetCurve:
 
 
 @dataclass(frozen=True, slots=True)
+class Episodes:
+    """Episodes that ended, with the targets from which they had started."""
+
+    targets: FloatArray
+    """[E]"""
+    returns: FloatArray
+    """[E]"""
+
+
+@dataclass(frozen=True, slots=True)
 class Preference:
     """Which targets are better."""
 
@@ -59,17 +72,29 @@ class Preference:
     """λ, of CVaR beside the mean; with a limit, the price of missing it."""
     limit: float | None = None
 
-    def __call__(self, means: FloatArray, tails: FloatArray) -> FloatArray:
-        """Return E + λ CVaR, or with a limit d the mean less λ (d - CVaR)⁺."""
+    def __call__(self, targets: FloatArray, means: FloatArray, tails: FloatArray) -> FloatArray:
+        """Return E + λ CVaR, or with a limit d the mean less λ (d - min(CVaR, ν))⁺.
+
+        A policy that has learned its target falls as deep as that allows, so a target below the
+        limit will break it, whatever CVaR it has so far: where a limit binds, the α-quantile ν lies
+        above CVaR = d.
+        """
         if self.limit is None:
             return means + self.weight * tails
-        return means - self.weight * np.maximum(self.limit - tails, 0.0)
+        return means - self.weight * np.maximum(self.limit - np.minimum(tails, targets), 0.0)
 
 
-def first_search(returns: FloatArray, alpha: float, scale: float) -> SearchState:
-    """Return the state after the first returns: ν is their α-quantile."""
-    low, high = _span(returns, alpha, scale)
-    return SearchState(target=var(returns, alpha), low=low, high=high)
+def first_search(
+    returns: FloatArray, alpha: float, scale: float, limit: float | None = None
+) -> SearchState:
+    """Return the state after the first returns.
+
+    ν is the limit, unless it lies above them all, as a policy that never falls short of it keeps
+    it; without a limit it is their α-quantile.
+    """
+    low, high = _span(returns, alpha, scale, limit)
+    target = var(returns, alpha) if limit is None else min(limit, high)
+    return SearchState(target=target, low=low, high=high)
 
 
 def target_grid(settings: TargetSearch, state: SearchState) -> FloatArray:
@@ -86,6 +111,7 @@ def step_search(
     settings: TargetSearch,
     state: SearchState,
     curve: TargetCurve | None,
+    ended: Episodes,
     returns: FloatArray,
     prefer: Preference,
     *,
@@ -99,6 +125,7 @@ def step_search(
         settings: Rates.
         state: Before.
         curve: Prediction on the grid of ``state``; None when no episode started.
+        ended: Episodes of this update.
         returns: Recent returns of episodes from all targets, at least one.
         prefer: Which targets are better.
         alpha: α.
@@ -112,22 +139,49 @@ def step_search(
     if state.means:
         past = np.array([state.means, state.tails, state.quantiles])
         curves = (1 - rate) * past + rate * curves
+    error = step_error(
+        state.error,
+        grid,
+        ended.targets,
+        _missed(ended, grid, curves, alpha),
+        settings.error_rate,
+    )
     means, tails, quantiles = curves
-    scores = np.where(grid <= quantiles + _ABOVE * scale, prefer(means, tails), -np.inf)
+    more_mean, more_tail = fitted_error(error)
+    scores = prefer(grid, means + more_mean, tails + more_tail)
+    scores = np.where(grid <= quantiles + _ABOVE * scale, scores, -np.inf)
     target = _better_target(settings, grid, scores, state.target, scale)
-    wanted = _span(returns, alpha, scale)
+    wanted = _span(returns, alpha, scale, prefer.limit)
     down, up = min(wanted[0], target) - state.low, max(wanted[1], target) - state.high
     low = state.low + (_WIDEN if down < 0 else _SHRINK) * down
     high = state.high + (_WIDEN if up > 0 else _SHRINK) * up
     moved = replace(state, target=target, low=low, high=high)
     places = target_grid(settings, moved)
+    error = moved_error(error, grid, places)
     means, tails, quantiles = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
-    return replace(moved, means=means, tails=tails, quantiles=quantiles)
+    return replace(moved, means=means, tails=tails, quantiles=quantiles, error=error)
 
 
 def var(returns: FloatArray, alpha: float) -> float:
     """Return the α-quantile of a sample: the least value with at least α of it at or below."""
     return float(np.quantile(returns, alpha, method="inverted_cdf"))
+
+
+def _missed(ended: Episodes, grid: FloatArray, curves: FloatArray, alpha: float) -> FloatArray:
+    """Return what episodes show less what was predicted for their targets, [E, 2].
+
+    An episode shows CVaR by q - (q - G)⁺/α, whose mean is CVaR if q is the α-quantile and below it
+    if not.
+
+    Args:
+        ended: E episodes.
+        grid: [G]
+        curves: [3, G], predicted mean, CVaR and quantile.
+        alpha: α.
+    """
+    mean, tail, quantile = (np.interp(ended.targets, grid, row) for row in curves)
+    shown = quantile - np.maximum(quantile - ended.returns, 0.0) / alpha
+    return np.stack([ended.returns - mean, shown - tail], axis=1)
 
 
 def _better_target(
@@ -148,10 +202,14 @@ def _better_target(
     return float(target + settings.rate * (grid[best] - target))
 
 
-def _span(returns: FloatArray, alpha: float, scale: float) -> tuple[float, float]:
-    """Range in which the best ν must lie: no lower than the tail, no higher than the middle."""
+def _span(
+    returns: FloatArray, alpha: float, scale: float, limit: float | None
+) -> tuple[float, float]:
+    """Range in which the best ν must lie: no lower than the tail, no higher than the middle.
+
+    A limit is part of it: a policy that takes little risk so far does not show how much it may.
+    """
     quantile, mean = var(returns, alpha), float(returns.mean())
-    return (
-        min(quantile, mean - scale) - _LOW_MARGIN * scale,
-        max(quantile, mean) + _HIGH_MARGIN * scale,
-    )
+    low = min(quantile, mean - scale) - _LOW_MARGIN * scale
+    high = max(quantile, mean) + _HIGH_MARGIN * scale
+    return low if limit is None else min(low, limit), high

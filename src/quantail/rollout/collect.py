@@ -269,12 +269,14 @@ def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
     ended = [torch.as_tensor(row.step.terminated | row.step.truncated) for row in rows]
     pairs = [(row.after, end) for row, end in zip(rows, ended, strict=True) if row.after]
     returns = torch.cat([after.returns[end] for after, end in pairs])
+    targets = torch.cat([after.target[end] for after, end in pairs])
     explored = torch.cat([after.explored[end] for after, end in pairs])
     is_known = torch.isfinite(returns)  # a bad reward leaves the return unknown
     return BudgetRows(
         budgets=torch.stack([carry.budget for carry in before]),
         inputs=torch.stack(inputs),
         ended_returns=returns[is_known],
+        ended_targets=targets[is_known],
         ended_explored=explored[is_known],
     )
 

@@ -46,7 +46,18 @@ class TargetConfig:
 
 @dataclass(frozen=True, slots=True)
 class TailObjective:
-    """How much the tail counts in this cycle: A = (A_mean + weight A_tail) / (1 + weight)."""
+    """How much the tail counts in this cycle.
+
+    The objective E[G] + λ(ν - E(ν - G)⁺/α) is the mean of a utility with slope 1 above ν and
+    1 + λ/α below. At a row whose return falls short with probability p, a gain is worth
+    1 + λ p/α on average, and
+
+    A = (A_mean + λ A_tail) / (1 + λ p/α)
+
+    is its advantage in units of return. A row's factor changes none of its preferences; without
+    it, rows in the tail outweigh by 1 + λ/α those that could afford to take risks, which then
+    learn little.
+    """
 
     alpha: float
     """The tail is the worst share α."""
@@ -134,12 +145,12 @@ def _mixed(
     cost: CostTargets | None,
     cost_objective: CostObjective | None,
 ) -> Tensor:
-    """Return (A_mean + λ A_tail - μ A_cost) / (1 + λ + w), [T, N]."""
+    """Return (A_mean + λ A_tail - μ A_cost) / (1 + λ p/α + w), [T, N]."""
     mixed: Tensor = mean.double()
     total: Tensor | float = 1.0
     if tail is not None and tail_objective is not None:
         mixed = mixed + tail_objective.weight * tail.advantages
-        total = total + tail_objective.weight
+        total = total + tail_objective.weight * tail.probability / tail_objective.alpha
     if cost is not None and cost_objective is not None:
         mixed = mixed - cost_objective.price * cost.advantages.double()
         total = total + cost_objective.weight
@@ -180,7 +191,9 @@ def tail_targets(
     ends = (terminated, rollout.truncated)
     gamma, lam = settings.gamma, settings.gae_lambda
     is_open = (budgets > atoms.amin(-1)) & (budgets < atoms.amax(-1))
+    is_short = (atoms.double() < budgets.unsqueeze(-1)).double()
     return TailTargets(
         advantages=gae(errors, nothing, nothing, *ends, gamma=gamma, lam=lam),
+        probability=is_short @ weights.double(),
         tail_share=is_open.double().mean(),
     )
