@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 from torch import Generator
 
 from quantail.flow import Coefficients, RiskInfo, Rollout, Targets
@@ -20,7 +19,7 @@ from quantail.risk.control import (
 from quantail.risk.dual import is_infeasible, violation
 from quantail.risk.limits import Limit
 from quantail.risk.search import TargetCurve, target_grid
-from quantail.rollout.target_curve import target_curve
+from quantail.rollout.target_curve import StartTail, start_tail, target_curve
 from quantail.state import TrainState
 from quantail.targets.compute import TailObjective
 from quantail.types import FloatArray
@@ -66,22 +65,21 @@ def after_tail_cycle(
     """
     assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
     assert policy.budget is not None, "with tail risk a policy has a budget"
-    grid = target_grid(settings.search, state.search)
-    asked = np.append(grid, state.search.target)
     alpha = alpha_now(settings, now.progress)
-    curve = target_curve(policy, rollout, asked, alpha, generator)
-    on_grid = None
-    if curve is not None and state.active:
-        on_grid = TargetCurve(curve.means[:-1], curve.tails[:-1], curve.quantiles[:-1])
+    predicted = start_tail(policy, rollout, state.search.target, alpha, generator)
+    curve: TargetCurve | None = None
+    if state.active and now.progress < settings.search.settle:
+        grid = target_grid(settings.search, state.search)
+        curve = target_curve(policy, rollout, grid, alpha, generator)
     seen = RiskMeasurement(
         returns=rollout.budget.ended_returns.numpy(),
         targets=rollout.budget.ended_targets.numpy(),
         explored=rollout.budget.ended_explored.numpy(),
-        curve=on_grid,
+        curve=curve,
     )
     new = step_risk(settings, state, seen, now.progress, now.cvar_weight)
     policy.budget.move(new.search.target, new.scale)
-    info = _info(settings, state, new, seen, curve, targets, objective, now.progress)
+    info = _info(settings, state, new, seen, predicted, targets, objective, now.progress)
     return new, info
 
 
@@ -90,7 +88,7 @@ def _info(
     before: RiskState,
     after: RiskState,
     seen: RiskMeasurement,
-    curve: TargetCurve | None,
+    predicted: StartTail | None,
     targets: Targets,
     objective: TailObjective | None,
     progress: float,
@@ -108,8 +106,8 @@ def _info(
         cvar=None if measured is None else measured.cvar,
         cvar_error=None if measured is None else measured.standard_error,
         tail_episodes=None if measured is None else measured.tail_count,
-        predicted_cvar=None if curve is None else float(curve.tails[-1]),
-        coverage=_coverage(seen, curve),
+        predicted_cvar=None if predicted is None else predicted.cvar,
+        coverage=_coverage(seen, predicted),
         violation=broken,
         constraint_term=None if broken is None else before.dual.multiplier * broken / after.scale,
         infeasible=settings.limit is not None and is_infeasible(settings.dual, after.dual),
@@ -119,16 +117,16 @@ def _info(
     )
 
 
-def _coverage(seen: RiskMeasurement, curve: TargetCurve | None) -> float | None:
+def _coverage(seen: RiskMeasurement, predicted: StartTail | None) -> float | None:
     """Return the share of episodes from the target that fell to the predicted α-quantile or below.
 
     An episode that ends in a rollout was predicted by critics at most one episode older; in a
     calibrated critic's case the share is α, or more where the quantile has mass of its own.
     """
     fresh: FloatArray = seen.returns[~seen.explored]
-    if curve is None or not fresh.size:
+    if predicted is None or not fresh.size:
         return None
-    return float((fresh <= curve.quantiles[-1]).mean())
+    return float((fresh <= predicted.quantile).mean())
 
 
 def told_infeasible(

@@ -24,7 +24,7 @@ from quantail.risk.search import SearchState
 from quantail.rollout.collect import collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import gather, minibatches
-from quantail.rollout.target_curve import target_curve
+from quantail.rollout.target_curve import start_tail, target_curve
 from quantail.state import TrainState
 from quantail.tail_control import tail_objective
 from quantail.targets.compute import TailObjective, compute_targets
@@ -251,6 +251,7 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
     grid = np.array([-2.0, 0.5])
     found = target_curve(policy, rollout, grid, 0.25, state.generator)
     assert found is not None
+    tails = [start_tail(policy, rollout, target, 0.25, state.generator) for target in grid]
     rows = rollout.observations[rollout.episode_starts]  # type: ignore[index]
     rows = rows[:: max(1, len(rows) // 32)][:32]
     for k, target in enumerate(grid):
@@ -261,11 +262,14 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
         pooled = np.sort(np.repeat(atoms.detach().numpy().ravel(), 1))
         assert found.means[k] == pytest.approx(float(law.mean().mean().detach()), abs=1e-5)
         assert bool((weights == weights[0]).all())
-        worst = pooled[: len(pooled) // 4].mean()
-        assert found.tails[k] == pytest.approx(worst, abs=1e-4)
-        assert pooled[len(pooled) // 4 - 1] <= found.quantiles[k] + 1e-6
-        assert found.quantiles[k] <= pooled[len(pooled) // 4] + 1e-6
-    assert found.tails[0] != found.tails[1]
+        bound = target - np.maximum(target - pooled, 0.0).mean() / 0.25
+        assert found.tails[k] == pytest.approx(bound, abs=1e-4)
+        tail = tails[k]
+        assert tail is not None
+        assert tail.cvar == pytest.approx(pooled[: len(pooled) // 4].mean(), abs=1e-4)
+        assert pooled[len(pooled) // 4 - 1] <= tail.quantile + 1e-6
+        assert tail.quantile <= pooled[len(pooled) // 4] + 1e-6
+    assert tails[0] != tails[1]
 
 
 def test_settings_that_do_not_go_together_are_refused() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from quantail.risk.budget import TargetDraw, after_step, renewed, start_budgets
 from quantail.risk.config import DualConfig, RiskConfig, TargetSearch
@@ -19,6 +20,7 @@ from quantail.risk.control import (
     target_draw,
     trained_weight,
 )
+from quantail.risk.correction import fitted_error
 from quantail.risk.search import (
     Episodes,
     Preference,
@@ -39,9 +41,8 @@ NO_EPISODES = Episodes(np.zeros(0), np.zeros(0))
 
 
 def curve(best: float, grid: FloatArray) -> TargetCurve:
-    """A mean of 1 everywhere and a CVaR that is best at one target."""
-    tails = -((grid - best) ** 2)
-    return TargetCurve(np.ones_like(grid), tails, 0 * tails)
+    """A mean of 1 everywhere and a tail that is best at one target."""
+    return TargetCurve(np.ones_like(grid), -5.0 - (grid - best) ** 2)
 
 
 def step(
@@ -107,45 +108,58 @@ def test_the_best_target_is_found_slowly_from_either_side() -> None:
 def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     grid = target_grid(SEARCH, state)
-    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid), grid)
+    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid) - 5.0)
     assert step(state, flat).target == state.target
+
+
+def test_no_noise_lifts_the_tail_above_its_target() -> None:
+    """ν - E(ν - G)⁺/α is at most ν, so a target below a limit cannot keep it."""
+    state = first_search(RETURNS, 0.1, 1.0, limit=-0.5)
+    for _ in range(60):
+        grid = target_grid(SEARCH, state)
+        promised = TargetCurve(-grid, 0 * grid)  # bolder is better, and nothing is ever lost
+        state = step(state, promised, Preference(weight=5.0, limit=-0.5))
+    assert state.target == pytest.approx(-0.5, abs=0.1)
 
 
 def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
     state = searched(-1.0, 60)
     grid = target_grid(SEARCH, state)
-    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.05, 0.2, -1.0), grid)
+    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.05, -4.8, -6.0))
     assert step(state, wild).target == pytest.approx(state.target, abs=0.1)
 
 
-def test_a_target_above_its_own_quantile_is_no_candidate() -> None:
-    """There a policy gambles, and its mean alone would win."""
-    state = first_search(RETURNS, 0.1, 1.0)
-    for _ in range(60):
-        grid = target_grid(SEARCH, state)
-        gamble = grid > -0.7
-        found = TargetCurve(np.where(gamble, 9.0, grid), 0 * grid, np.where(gamble, -5.0, grid))
-        state = step(state, found)
-    assert state.target == pytest.approx(-0.7, abs=0.15)
-    nowhere = replace(found, quantiles=grid - 1.0)
-    fresh = first_search(RETURNS, 0.1, 1.0)
-    assert step(fresh, nowhere).target == fresh.target
-
-
 def test_episodes_overrule_critics_that_are_wrong_about_some_targets() -> None:
-    """The critics promise the best CVaR at 0; episodes show that it is at -1."""
+    """The critics promise the best tail at 0; no episode from a target above -1 reaches it."""
     generator = np.random.default_rng(3)
     state = misled = first_search(RETURNS, 0.1, 1.0)
     for _ in range(60):
-        grid = target_grid(SEARCH, state)
-        found = curve(0.0, grid)
         targets = generator.uniform(state.low, state.high, 400)
-        tail = -((targets + 1.0) ** 2)
-        returns = 1.0 + np.where(generator.random(400) < 0.1, tail - 1.0, 0.0)
-        state = step(state, found, ended=Episodes(targets, returns))
+        returns = np.minimum(targets, -1.0)
+        state = step(
+            state, curve(0.0, target_grid(SEARCH, state)), ended=Episodes(targets, returns)
+        )
         misled = step(misled, curve(0.0, target_grid(SEARCH, misled)))
     assert misled.target == pytest.approx(0.0, abs=0.2)
     assert state.target == pytest.approx(-1.0, abs=0.25)
+
+
+def test_what_episodes_show_of_the_tail_is_a_bound_that_is_best_at_the_quantile() -> None:
+    """For one law of returns at all targets, C(ν) is CVaR at ν = VaR and less elsewhere."""
+    generator = np.random.default_rng(4)
+    state = first_search(RETURNS, 0.1, 1.0)
+    for _ in range(60):
+        targets = generator.uniform(state.low, state.high, 4000)
+        ended = Episodes(targets, generator.normal(size=4000))
+        nothing = TargetCurve(0 * target_grid(SEARCH, state), 0 * target_grid(SEARCH, state))
+        state = step(state, nothing, ended=ended)
+    grid = target_grid(SEARCH, state)
+    means, tails = fitted_error(state.error)
+    exact = grid - (grid * norm.cdf(grid) + norm.pdf(grid)) / 0.1
+    assert np.abs(means).max() < 0.1
+    assert tails == pytest.approx(exact, abs=0.35)
+    assert grid[tails.argmax()] == pytest.approx(norm.ppf(0.1), abs=0.3)
+    assert tails.max() == pytest.approx(-norm.pdf(norm.ppf(0.1)) / 0.1, abs=0.2)
 
 
 def test_a_settled_target_stays() -> None:
@@ -162,23 +176,17 @@ def test_without_episodes_that_start_nothing_is_compared() -> None:
 
 def test_a_weight_trades_the_mean_for_the_tail() -> None:
     means, tails = np.array([2.0, 1.0]), np.array([-4.0, -1.0])
-    assert Preference(weight=0.3)(tails, means, tails).argmax() == 0
-    assert Preference(weight=0.4)(tails, means, tails).argmax() == 1
+    assert Preference(weight=0.3)(means, tails).argmax() == 0
+    assert Preference(weight=0.4)(means, tails).argmax() == 1
 
 
 def test_under_a_limit_the_best_mean_that_keeps_it_wins() -> None:
     """Not the safest one, which any large multiplier would choose."""
     means, tails = np.array([2.0, 1.7, 1.0]), np.array([-2.9, -1.3, 1.0])
-    assert Preference(weight=5.0, limit=-1.4)(tails, means, tails).argmax() == 1
-    assert Preference(weight=5.0, limit=0.9)(tails, means, tails).argmax() == 2
-    assert Preference(weight=5.0, limit=3.0)(tails, means, tails).argmax() == 2
-    assert Preference(weight=5.0, limit=-9.0)(tails, means, tails).argmax() == 0
-
-
-def test_a_target_below_the_limit_will_break_it_whatever_its_tail_so_far() -> None:
-    targets, means, tails = np.array([-2.2, -1.3]), np.array([1.8, 1.7]), np.array([-1.3, -1.2])
-    assert Preference(weight=5.0, limit=-1.4)(targets, means, tails).argmax() == 1
-    assert Preference(weight=0.3)(targets, means, tails).argmax() == 0
+    assert Preference(weight=5.0, limit=-1.4)(means, tails).argmax() == 1
+    assert Preference(weight=5.0, limit=0.9)(means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=3.0)(means, tails).argmax() == 2
+    assert Preference(weight=5.0, limit=-9.0)(means, tails).argmax() == 0
 
 
 def test_a_limit_is_preferred_at_the_price_of_the_largest_multiplier() -> None:

@@ -61,7 +61,7 @@ class TargetSearch:
     them, which at a small weight takes far more episodes."""
     grid: Annotated[int, Ge(3)] = 33
     """Targets compared."""
-    curve_rate: Annotated[float, Gt(0), Le(1)] = 0.1
+    curve_rate: Annotated[float, Gt(0), Le(1)] = 0.05
     """Weight of an update in the smoothed prediction for each target."""
     error_rate: Annotated[float, Gt(0), Le(1)] = 0.03
     """Weight that older episodes lose in an update, where predictions are corrected by episodes."""

@@ -31,7 +31,7 @@ class CurveError:
     means: tuple[float, ...] = ()
     """By how much they missed the predicted mean."""
     tails: tuple[float, ...] = ()
-    """By how much they missed the predicted CVaR."""
+    """By how much they missed the predicted C."""
 
 
 def step_error(
@@ -64,14 +64,14 @@ def moved_error(state: CurveError, grid: FloatArray, places: FloatArray) -> Curv
     return _as_error(np.stack([np.interp(places, grid, row) for row in sums]))
 
 
-def fitted_error(state: CurveError) -> tuple[FloatArray, FloatArray]:
-    """Return what is to be added to the predicted means and tails, each [G]."""
+def fitted_error(state: CurveError) -> FloatArray:
+    """Return what is to be added to the predicted means and tails, [2, G]."""
     counts = np.array(state.counts)
     bend = np.diff(np.eye(len(counts)), 2, axis=0)
     stiffness = counts.mean() * _LENGTH**4 * bend.T @ bend
     normal = np.diag(counts + _HELD) + stiffness
-    means, tails = np.linalg.solve(normal, np.array([state.means, state.tails]).T).T
-    return means, tails
+    fitted: FloatArray = np.linalg.solve(normal, np.array([state.means, state.tails]).T).T
+    return fitted
 
 
 def _as_error(sums: FloatArray) -> CurveError:

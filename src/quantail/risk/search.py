@@ -2,9 +2,12 @@
 
 A policy that maximizes E[G] + λ(ν - E(ν - G)⁺/α) arranges its own α-quantile near ν, so that
 tracking that quantile is content with many ν, most of them poor. A policy that sees its budget can
-be asked about all ν at once: its critic predicts E[G], CVaR and the α-quantile of an episode from
-each. The best ν is the α-quantile of its own episodes; one that lies above it asks for a shortfall
-in more than a share α of them, where the policy gambles, and is no candidate.
+be asked about all ν at once. Of an episode from ν
+
+    E[G]   and   C(ν) = ν - E(ν - G)⁺/α <= CVaR_α(G)
+
+are means over episodes, so that they are easily predicted and measured, and the best ν is the one
+with the best E + λC, or under a limit d the best E with C >= d: there C is CVaR.
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +23,6 @@ from quantail.types import FloatArray
 # which bolder targets would be worth it.
 _WIDEN, _SHRINK = 0.05, 0.002
 _LOW_MARGIN, _HIGH_MARGIN = 0.5, 0.1
-_ABOVE = 0.1
-"""Return scales by which a candidate may lie above its own quantile."""
 
 
 @config
@@ -36,9 +37,7 @@ class SearchState:
     means: tuple[float, ...] = ()
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
     tails: tuple[float, ...] = ()
-    """Smoothed predicted CVaR for each target of the grid."""
-    quantiles: tuple[float, ...] = ()
-    """Smoothed predicted α-quantile for each target of the grid."""
+    """Smoothed predicted C for each target of the grid."""
     error: CurveError = CurveError()
     """By how much episodes missed these predictions."""
 
@@ -48,10 +47,9 @@ class TargetCurve:
     """What the critic predicts for episodes that start from each target of the grid."""
 
     means: FloatArray
+    """E[G]"""
     tails: FloatArray
-    """CVaR."""
-    quantiles: FloatArray
-    """VaR, the quantile at the level of CVaR."""
+    """C"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +70,11 @@ class Preference:
     """λ, of CVaR beside the mean; with a limit, the price of missing it."""
     limit: float | None = None
 
-    def __call__(self, targets: FloatArray, means: FloatArray, tails: FloatArray) -> FloatArray:
-        """Return E + λ CVaR, or with a limit d the mean less λ (d - min(CVaR, ν))⁺.
-
-        A policy that has learned its target falls as deep as that allows, so a target below the
-        limit will break it, whatever CVaR it has so far: where a limit binds, the α-quantile ν lies
-        above CVaR = d.
-        """
+    def __call__(self, means: FloatArray, tails: FloatArray) -> FloatArray:
+        """Return E + λC, or with a limit d the mean less λ (d - C)⁺."""
         if self.limit is None:
             return means + self.weight * tails
-        return means - self.weight * np.maximum(self.limit - np.minimum(tails, targets), 0.0)
+        return means - self.weight * np.maximum(self.limit - tails, 0.0)
 
 
 def first_search(
@@ -135,10 +128,9 @@ def step_search(
     if progress >= settings.settle or curve is None:
         return state
     grid, rate = target_grid(settings, state), settings.curve_rate
-    curves = np.stack([curve.means, curve.tails, curve.quantiles])
+    curves = np.stack([curve.means, curve.tails])
     if state.means:
-        past = np.array([state.means, state.tails, state.quantiles])
-        curves = (1 - rate) * past + rate * curves
+        curves = (1 - rate) * np.array([state.means, state.tails]) + rate * curves
     error = step_error(
         state.error,
         grid,
@@ -146,10 +138,8 @@ def step_search(
         _missed(ended, grid, curves, alpha),
         settings.error_rate,
     )
-    means, tails, quantiles = curves
-    more_mean, more_tail = fitted_error(error)
-    scores = prefer(grid, means + more_mean, tails + more_tail)
-    scores = np.where(grid <= quantiles + _ABOVE * scale, scores, -np.inf)
+    means, tails = curves + fitted_error(error)
+    scores = prefer(means, np.minimum(tails, grid))  # C <= ν, whatever noise says
     target = _better_target(settings, grid, scores, state.target, scale)
     wanted = _span(returns, alpha, scale, prefer.limit)
     down, up = min(wanted[0], target) - state.low, max(wanted[1], target) - state.high
@@ -158,8 +148,8 @@ def step_search(
     moved = replace(state, target=target, low=low, high=high)
     places = target_grid(settings, moved)
     error = moved_error(error, grid, places)
-    means, tails, quantiles = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
-    return replace(moved, means=means, tails=tails, quantiles=quantiles, error=error)
+    means, tails = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
+    return replace(moved, means=means, tails=tails, error=error)
 
 
 def var(returns: FloatArray, alpha: float) -> float:
@@ -168,36 +158,33 @@ def var(returns: FloatArray, alpha: float) -> float:
 
 
 def _missed(ended: Episodes, grid: FloatArray, curves: FloatArray, alpha: float) -> FloatArray:
-    """Return what episodes show less what was predicted for their targets, [E, 2].
-
-    An episode shows CVaR by q - (q - G)⁺/α, whose mean is CVaR if q is the α-quantile and below it
-    if not.
+    """Return G and ν - (ν - G)⁺/α of episodes less what was predicted for their targets, [E, 2].
 
     Args:
         ended: E episodes.
         grid: [G]
-        curves: [3, G], predicted mean, CVaR and quantile.
+        curves: [2, G], predicted mean and C.
         alpha: α.
     """
-    mean, tail, quantile = (np.interp(ended.targets, grid, row) for row in curves)
-    shown = quantile - np.maximum(quantile - ended.returns, 0.0) / alpha
+    mean, tail = (np.interp(ended.targets, grid, row) for row in curves)
+    shown = ended.targets - np.maximum(ended.targets - ended.returns, 0.0) / alpha
     return np.stack([ended.returns - mean, shown - tail], axis=1)
 
 
 def _better_target(
     settings: TargetSearch, grid: FloatArray, scores: FloatArray, target: float, scale: float
 ) -> float:
-    """Go some way toward the best candidate, if it is better by the hysteresis.
+    """Go some way toward the best target, if it is better by the hysteresis.
 
     Args:
         settings: Rates.
         grid: [G]
-        scores: [G], -inf where a target is no candidate.
+        scores: [G]
         target: ν before.
         scale: Unit of return.
     """
     best, now = int(scores.argmax()), int(np.abs(grid - target).argmin())
-    if not scores[best] > scores[now] + settings.hysteresis * scale:
+    if scores[best] <= scores[now] + settings.hysteresis * scale:
         return target
     return float(target + settings.rate * (grid[best] - target))
 
