@@ -6,6 +6,7 @@ from dataclasses import replace
 from quantail.diagnostics.value_quality import explained_variance
 from quantail.flow import CostInfo, Rollout, Targets
 from quantail.risk.cost import (
+    NEEDED_EPISODES,
     CostLimit,
     CostMeasurement,
     CostState,
@@ -78,9 +79,15 @@ def told_cost(
     """Return the state, and what is to be said of the limit after a cycle.
 
     Once that it turns out infeasible; else after the last cycle that it is broken, by two standard
-    errors.
+    errors, or that too few episodes have ended to say so.
     """
     limit = Limit("cost.limit", settings.limit, "the mean cost", settings.dual, "raise cost.limit")
+    if is_last and not state.active:
+        return state, (
+            f"cost.limit = {settings.limit} had no effect: {len(state.costs)} episode(s) ended in "
+            f"training, and their mean cost is measured from {NEEDED_EPISODES} on. Train longer, "
+            "or end episodes by a time limit"
+        )
     if state.warned_infeasible or info.mean is None or info.standard_error is None:
         return state, None
     if info.infeasible:

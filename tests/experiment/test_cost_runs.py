@@ -9,10 +9,10 @@ from quantail.errors import ConfigError
 from quantail.experiment.agent import build_agent
 from quantail.experiment.config import RunConfig
 from quantail.experiment.run import prepare_tasks
-from quantail.risk.cost import CostLimit
+from quantail.risk.cost import CostDual, CostLimit
 from tests.experiment.small_runs import MARKET, PROBLEM, small
 
-LIMITED = ("agent.cost.limit=90", "environment.cost=turnover")
+LIMITED = ("agent.cost.limit=90", "environment.cost=turnover", "agent.cost.dual.integral=0.1")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ LIMITED = ("agent.cost.limit=90", "environment.cost=turnover")
     [
         (LIMITED[:1], PROBLEM, "agent.cost: needs an environment of kind 'market'; a problem"),
         (LIMITED[:1], MARKET, "agent.cost: needs environment.cost, one of costs, turnover"),
-        (LIMITED[1:], MARKET, "environment.cost: has no effect without agent.cost"),
+        (LIMITED[1:2], MARKET, "environment.cost: has no effect without agent.cost"),
         (("agent.cost.limit=1", "environment.cost=fees"), MARKET, "environment.cost: must be"),
         (("agent.cost.limt=1",), MARKET, "agent.cost.limt"),
     ],
@@ -38,7 +38,7 @@ def test_a_market_run_limits_its_turnover(tmp_path: Path) -> None:
     task = prepare_tasks(config, tmp_path)[1][0]
     env = task.training_environment(config.budget.n_envs).env
     agent = build_agent(config.agent, env, config.seed)
-    assert agent.learner_config.cost == CostLimit(limit=90.0)
+    assert agent.learner_config.cost == CostLimit(limit=90.0, dual=CostDual(integral=0.1))
     agent.learn(6 * 8 * 16)
     state = agent.train_state.cost
     assert state.active

@@ -16,8 +16,7 @@ from quantail.diagnostics.risk_schema import CostMetrics, RiskMetrics
 from quantail.diagnostics.schema import declared
 from quantail.errors import ConfigError, DataError, QuantailWarning
 from quantail.nets.cost import CostCritic
-from quantail.risk.config import DualConfig
-from quantail.risk.cost import CostLimit
+from quantail.risk.cost import CostDual, CostLimit
 from quantail.sb3.environment import step_costs
 from quantail.sb3.evaluate import evaluate_episodes
 from quantail.sim.config import SimConfig
@@ -218,7 +217,7 @@ def test_a_limit_that_is_broken_at_the_end_is_said(limit: float, times: int) -> 
 
 
 def test_an_infeasible_limit_is_said_once_and_training_goes_on() -> None:
-    dual = DualConfig(hold=0.0, integral=5.0, cap=1.0, patience=2)
+    dual = CostDual(start=1.0, integral=5.0, cap=1.0, patience=2)
     model = agent(cost=CostLimit(limit=-1.0, dual=dual))
     told = warned(model, 8 * ROWS, "cost.limit = -1.0")
     assert len(told) == 1
@@ -227,6 +226,18 @@ def test_an_infeasible_limit_is_said_once_and_training_goes_on() -> None:
     assert model.logger.name_to_value["cost/infeasible"] == 1.0
     assert model.train_state.cost.dual.multiplier == 1.0
     assert all(bool(torch.isfinite(value).all()) for value in weights(model).values())
+
+
+def test_a_limit_that_never_acted_is_said() -> None:
+    env = DummyVecEnv([lambda: Telling({"cost": 0.5})])
+    model = DistributionalPPO(
+        "MlpPolicy", env, n_steps=32, batch_size=16, device="cpu", cost=CostLimit(limit=1.0)
+    )
+    told = warned(model, 32, "cost.limit = 1.0")
+    assert told == [
+        "cost.limit = 1.0 had no effect: 3 episode(s) ended in training, and their mean cost is "
+        "measured from 10 on. Train longer, or end episodes by a time limit"
+    ]
 
 
 def test_fresh_episodes_tell_their_costs() -> None:
@@ -276,7 +287,7 @@ def test_a_limit_in_a_market_lowers_its_turnover() -> None:
     spent = []
     for limit in (0.5, None):
         env = MarketVecEnv(market(32), cost="turnover")
-        dual = DualConfig(start=9.0, hold=0.0, cap=10.0)
+        dual = CostDual(start=7.0)
         cost = None if limit is None else CostLimit(limit=limit, dual=dual)
         model = DistributionalPPO(
             "MlpPolicy", env, n_steps=30, batch_size=480, n_epochs=4, gamma=1.0, device="cpu",

@@ -5,7 +5,7 @@
 The control is that of :mod:`quantail.risk.dual`, fed with -E[C] and -limit. Costs have units of
 their own, so the price μ of a unit of cost is found in spreads of the two advantages,
 
-    μ = w σ(A_mean) / σ(A_cost),   w = 0.001 (exp(m) - 1)
+    μ = w σ(A_mean) / σ(A_cost),   w = 0.01 (exp(m) - 1)
 
 and the control moves m, that is, μ by factors: the spread of A_mean is mostly noise of rewards
 which no action can change, so nobody knows beforehand whether the right w is 1 or 0.01.
@@ -13,8 +13,10 @@ which no action can change, so nobody knows beforehand whether the right w is 1 
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
@@ -22,13 +24,13 @@ from quantail.risk.config import DualConfig
 from quantail.risk.dual import DualState, first_dual, step_dual
 from quantail.types import FloatArray
 
-_NEEDED = 10
-"""Episodes that must have ended before the cost gets any weight."""
+NEEDED_EPISODES = 10
+"""That must have ended before the cost gets any weight."""
 _KEPT = 100
 """Recent episodes behind the measured mean; all of a rollout that has more."""
 _SPREAD_RATE = 0.1
-_FINEST = 1e-3
-"""Weight below which the control is linear, so that it can reach 0."""
+_FINEST = 0.01
+"""Weight below which the control is linear, so that it can reach 0 and come back from there."""
 
 # As for the scale of returns: what a careless policy has shown stays the unit for long.
 _UNIT_UP, _UNIT_DOWN = 0.2, 0.005
@@ -39,18 +41,36 @@ _LEAST_SPREAD = 1e-3
 
 
 @config
+class CostDual(DualConfig):
+    """PID control of m, in spreads of episode costs.
+
+    Unlike CVaR's it acts from the first episodes on: a mean is known from few of them, and no
+    target must be found first. If it went too far while the policy explored, it comes back as
+    quickly, because a violation counts at most as one spread.
+    """
+
+    start: Annotated[float, Ge(0)] = 3.7
+    """m at first, a weight of 0.4. From 0 it comes back here in 80 updates at a full violation."""
+    hold: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of training in which m stays at ``start``."""
+    proportional: Annotated[float, Ge(0)] = 0.4
+    """m per smoothed violation."""
+    integral: Annotated[float, Ge(0)] = 0.04
+    """m per violation and update."""
+    smoothing: Annotated[float, Ge(0), Lt(1)] = 0.5
+    """Weight of the past in the smoothed violation."""
+    cap: Annotated[float, Gt(0)] = 7.5
+    """Largest m, a weight of 18."""
+
+
+@config
 class CostLimit:
     """A limit on the mean of an episode's discounted costs, which come in ``info["cost"]``."""
 
     limit: float
     """E[C] must be at most this, in discounted cost of an episode."""
-    dual: DualConfig = DualConfig(
-        start=6.0, hold=0.0, proportional=0.4, integral=0.04, smoothing=0.5, cap=10.0
-    )
-    """How m is found: from w = 0.4 on, up to w = 22. Unlike CVaR's multiplier it answers from the
-    first episodes on: a mean is known from few of them, and no target must be found first. If it
-    went too far while the policy explored, it comes back as quickly as it rose, because a violation
-    counts at most as one unit, the spread of episode costs."""
+    dual: CostDual = CostDual()
+    """How the price is found."""
 
     def check(self) -> None:
         """Refuse a control that would never act."""
@@ -135,7 +155,7 @@ def step_cost(
     state = replace(state, costs=(*state.costs, *seen.costs.tolist())[-kept:])
     costs = np.array(state.costs)
     if not state.active:
-        if costs.size < _NEEDED:
+        if costs.size < NEEDED_EPISODES:
             return state
         return replace(
             state,
