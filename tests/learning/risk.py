@@ -35,7 +35,8 @@ class Case:
     risk: RiskConfig | None
     n_envs: int = 512
     entropy: float = 0.01
-    """At first; falls to 0 at 80 % of training."""
+    """Until the target has settled and the multiplier had time; falls from 60 to 90 % of training,
+    so that a policy which has become too safe can still find back."""
     rate: float = 1.5e-3
     """Of the actor, falls to a twentieth; of the critics, twice as much, constant."""
     agent: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +60,7 @@ BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 2560}
 
 def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, **risk) if risk else None
-    return Case(problem, 5, updates, settings, n_envs=1024, agent=SMALL)
+    return Case(problem, 5, updates, settings, n_envs=1024, entropy=0.03, agent=SMALL)
 
 
 def bets(**risk: Any) -> Case:
@@ -111,8 +112,10 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
     """Train an agent on a case; ``updates`` shortens it."""
     case = CASES[name]
     rows, updates = case.n_envs * case.n_steps, updates or case.updates
-    end = int(0.8 * updates * rows)
-    decay = StepLinear(start=case.entropy, end=0.0, end_step=end) if case.entropy else None
+    steps = updates * rows
+    decay = StepLinear(
+        start=case.entropy, end=0.0, start_step=int(0.6 * steps), end_step=int(0.9 * steps)
+    )
     settings: dict[str, Any] = {
         "n_steps": case.n_steps,
         "batch_size": rows // 2,
@@ -120,7 +123,7 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
         "twin": "off",
         "critic_learning_rate": 2 * case.rate,
         "learning_rate": lambda left: case.rate * max(left, 0.05),
-        "schedules": Schedules(entropy=decay),
+        "schedules": Schedules(entropy=decay if case.entropy else None),
         "risk": case.risk,
         **case.agent,
     }

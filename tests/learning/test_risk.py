@@ -17,7 +17,7 @@ def test_a_short_run_already_trades_mean_for_tail() -> None:
     model = train("chain_safe", 0, updates=20)
     state = model.train_state.risk
     assert state.active
-    assert state.dual.multiplier > 0.5  # it was held there for the first two thirds
+    assert state.dual.multiplier > 0.3  # it was held there for the first half
     assert len(state.search.means) == 33
     assert np.isfinite(state.search.means).all()
     budget = model.policy.net.budget

@@ -12,7 +12,7 @@ from quantail.errors import ConfigError
 class DualConfig:
     """PID control of the multiplier of a limit, in units of the return scale."""
 
-    start: Annotated[float, Ge(0)] = 0.5
+    start: Annotated[float, Ge(0)] = 0.3
     """Multiplier at first. A policy that starts out careless forgets to explore what is safer."""
     hold: Annotated[float, Ge(0), Lt(1)] = 0.5
     """Share of training in which the multiplier stays at ``start``: a policy that still explores
@@ -56,7 +56,7 @@ class TargetSearch:
     """Share of episodes with a drawn target until ``settle``."""
     settle: Annotated[float, Gt(0), Le(1)] = 0.5
     """Share of training after which the target stays."""
-    sharpness: Annotated[float, Ge(0)] = 0.5
+    sharpness: Annotated[float, Ge(0)] = 0.3
     """Least weight of the tail until ``settle``: targets are told apart by policies that answer to
     them, which at a small weight takes far more episodes."""
     grid: Annotated[int, Ge(3)] = 33
