@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quantail import DistributionalPPO
 from quantail.nets.critics import QuantileCritic
 from quantail.optim.schedules import Schedules, StepLinear
-from quantail.risk.config import DualConfig, RiskConfig
+from quantail.risk.config import DualConfig, RiskConfig, TargetSearch
 from quantail.sb3.evaluate import evaluate_episodes
 from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import BettingGame, GambleChain, GaussianWeight, peso_game
@@ -35,8 +35,10 @@ class Case:
     risk: RiskConfig | None
     n_envs: int = 512
     entropy: float = 0.01
-    """Until the target has settled and the multiplier had time; falls from 60 to 90 % of training,
-    so that a policy which has become too safe can still find back."""
+    """Coefficient of the bonus at first."""
+    falls: tuple[float, float] = (0.6, 0.9)
+    """Between which shares of training it falls to 0. Late, a policy that has become too safe can
+    still find back; early, it answers sharply to its target when that is chosen."""
     rate: float = 1.5e-3
     """Of the actor, falls to a twentieth; of the critics, twice as much, constant."""
     agent: dict[str, Any] = field(default_factory=dict)
@@ -58,6 +60,10 @@ SMALL = {"n_epochs": 6, "gae_lambda": 0.95, "policy_kwargs": {"net_arch": [32, 3
 BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 2560}
 
 
+SHARP = TargetSearch(sharpness=0.5)
+"""For policies that must answer to their targets after 125 updates."""
+
+
 def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, **risk) if risk else None
     return Case(problem, 5, updates, settings, n_envs=1024, entropy=0.03, agent=SMALL)
@@ -65,7 +71,16 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
 
 def bets(**risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, **risk)
-    return Case(BettingGame(), 20, 250, settings, n_envs=1024, rate=2e-3, agent=BETS)
+    return Case(
+        BettingGame(),
+        20,
+        250,
+        settings,
+        n_envs=1024,
+        falls=(0.0, 0.8),
+        rate=2e-3,
+        agent=BETS,
+    )
 
 
 CASES = {
@@ -78,7 +93,7 @@ CASES = {
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
-    "bets_limit": bets(limit=-5.3),
+    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5), search=SHARP),
     "peso": Case(
         peso_game(),
         12,
@@ -114,7 +129,10 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
     rows, updates = case.n_envs * case.n_steps, updates or case.updates
     steps = updates * rows
     decay = StepLinear(
-        start=case.entropy, end=0.0, start_step=int(0.6 * steps), end_step=int(0.9 * steps)
+        start=case.entropy,
+        end=0.0,
+        start_step=int(case.falls[0] * steps),
+        end_step=int(case.falls[1] * steps),
     )
     settings: dict[str, Any] = {
         "n_steps": case.n_steps,
@@ -133,14 +151,19 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
 
 
 def outcome(name: str, seed: int, updates: int | None = None, episodes: int = 100_000) -> Outcome:
-    """Train an agent and play fresh episodes with its most likely actions."""
+    """Train an agent, play fresh episodes with its most likely actions, and say what came of it."""
     torch.set_num_threads(1)
+    clock = time.process_time()
     model, problem = train(name, seed, updates), CASES[name].problem
     fresh = ProblemVecEnv(problem.build(5000, 10_000 + seed))
     returns = evaluate_episodes(model, fresh, episodes).returns
-    return Outcome(
-        model, returns, float(returns.mean()), sample_cvar(returns, float(problem.alpha))
+    mean, cvar = float(returns.mean()), sample_cvar(returns, float(problem.alpha))
+    state = model.train_state.risk
+    print(  # noqa: T201
+        f"{name} {seed}: mean {mean:.4f} cvar {cvar:.4f} target {state.search.target:.3f}",
+        f"multiplier {state.dual.multiplier:.3f} cpu {time.process_time() - clock:.0f} s",
     )
+    return Outcome(model, returns, mean, cvar)
 
 
 def signature(model: DistributionalPPO, totals: FloatArray, time: int) -> NDArray[np.int64]:
@@ -156,15 +179,7 @@ def signature(model: DistributionalPPO, totals: FloatArray, time: int) -> NDArra
 
 
 if __name__ == "__main__":
-    clock = time.process_time()
     found = outcome(sys.argv[1], int(sys.argv[2]))
-    state = found.model.train_state.risk
-    print(  # noqa: T201
-        *sys.argv[1:3],
-        f"mean {found.mean:.4f} cvar {found.cvar:.4f} multiplier {state.dual.multiplier:.3f}",
-        f"target {state.search.target:.3f} stuck {state.dual.updates_at_cap}",
-        f"finite {bool(np.isfinite(found.returns).all())} cpu {time.process_time() - clock:.0f} s",
-    )
     if sys.argv[1].startswith("bets"):
         ladder = np.arange(-12.0, 13.0)
         for step in (5, 10, 15, 18, 19):
