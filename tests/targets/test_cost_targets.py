@@ -74,7 +74,7 @@ def test_spreads_leave_rows_without_weight_out() -> None:
 
 
 def test_all_parts_are_mixed_before_one_normalization() -> None:
-    """(A_mean + λ A_tail - μ A_cost) / (1 + λ + w), of which each part can be left out."""
+    """(A_mean + λ A_tail - v μ A_cost) / (1 + λ p/α + v w); each part can be left out."""
     rollout, _ = with_costs(risky().rollouts[1])
     plain = replace(settings().targets, normalize_advantage=False)
     tail, spent = TailObjective(alpha=0.2, weight=2.0), CostObjective(weight=0.5, price=3.0)
@@ -91,12 +91,11 @@ def test_all_parts_are_mixed_before_one_normalization() -> None:
     assert full.cost is not None
     mean, part = found(None, None), 3.0 * full.cost.advantages.double()
     torch.testing.assert_close(found(None, spent), (mean - part) / 1.5, rtol=1e-5, atol=1e-5)
-    # Whatever the tail's mixture is divided by, the cost is divided by it too.
-    tailed, mixture = found(tail, None), mean + 2.0 * full.tail.advantages
-    told = tailed.abs() > 0.05
-    divisor = mixture[told] / tailed[told]
-    assert int(told.sum()) > 100
-    torch.testing.assert_close(
-        found(tail, spent)[told], (mixture - part)[told] / (divisor + 0.5), rtol=1e-4, atol=1e-4
-    )
+    # The price is one in return, and return is worth more where the tail counts.
+    mixture = mean + 2.0 * full.tail.advantages
+    slope = 1.0 + 2.0 / tail.alpha * full.tail.probability
+    worth = float(slope.mean())
+    assert worth > 1.5
+    expected = (mixture - worth * part) / (slope + 0.5 * worth)
+    torch.testing.assert_close(found(tail, spent), expected, rtol=1e-4, atol=1e-4)
     assert full.cost.mean_std == pytest.approx(float(mean.std(correction=0)), rel=1e-4)

@@ -145,15 +145,19 @@ def _mixed(
     cost: CostTargets | None,
     cost_objective: CostObjective | None,
 ) -> Tensor:
-    """Return (A_mean + λ A_tail - μ A_cost) / (1 + λ p/α + w), [T, N]."""
+    """Return (A_mean + λ A_tail - v μ A_cost) / (1 + λ p/α + v w), [T, N].
+
+    v is the mean of 1 + λ p/α, what a unit of return is worth: a price in return grows with it.
+    """
     mixed: Tensor = mean.double()
-    total: Tensor | float = 1.0
+    total = torch.ones(())
     if tail is not None and tail_objective is not None:
         mixed = mixed + tail_objective.weight * tail.advantages
         total = total + tail_objective.weight * tail.probability / tail_objective.alpha
     if cost is not None and cost_objective is not None:
-        mixed = mixed - cost_objective.price * cost.advantages.double()
-        total = total + cost_objective.weight
+        worth = float(total.mean())
+        mixed = mixed - worth * cost_objective.price * cost.advantages.double()
+        total = total + worth * cost_objective.weight
     return (mixed / total).to(mean.dtype)
 
 
