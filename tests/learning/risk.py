@@ -57,11 +57,11 @@ class Outcome:
 BLIND = GambleChain(observe_total=False)
 """Only the budget tells how much was won so far."""
 SMALL = {"n_epochs": 6, "gae_lambda": 0.95, "policy_kwargs": {"net_arch": [32, 32]}}
-BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 2560}
+BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 1280}
 
 
-SHARP = TargetSearch(sharpness=0.5)
-"""For policies that must answer to their targets after 125 updates."""
+SHARP = TargetSearch(sharpness=0.5, error_rate=0.02)
+"""For policies that must answer to their targets after 200 updates."""
 
 
 def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
@@ -70,17 +70,8 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
 
 
 def bets(**risk: Any) -> Case:
-    settings = RiskConfig(alpha=0.1, **risk)
-    return Case(
-        BettingGame(),
-        20,
-        250,
-        settings,
-        n_envs=1024,
-        falls=(0.0, 0.8),
-        rate=2e-3,
-        agent=BETS,
-    )
+    settings = RiskConfig(alpha=0.1, search=SHARP, **risk)
+    return Case(BettingGame(), 20, 400, settings, falls=(0.0, 0.8), rate=2e-3, agent=BETS)
 
 
 CASES = {
@@ -93,7 +84,7 @@ CASES = {
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
-    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5), search=SHARP),
+    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5)),
     "peso": Case(
         peso_game(),
         12,
