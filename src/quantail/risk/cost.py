@@ -50,12 +50,12 @@ class CostDual(DualConfig):
     """
 
     start: Annotated[float, Ge(0)] = 3.7
-    """m at first, a weight of 0.4. From 0 it comes back here in 80 updates at a full violation."""
+    """m at first, a weight of 0.4. From 0 it comes back in 200 updates at a full violation."""
     hold: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of training in which m stays at ``start``."""
-    proportional: Annotated[float, Ge(0)] = 0.4
+    proportional: Annotated[float, Ge(0)] = 0.7
     """m per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.04
+    integral: Annotated[float, Ge(0)] = 0.015
     """m per violation and update."""
     smoothing: Annotated[float, Ge(0), Lt(1)] = 0.5
     """Weight of the past in the smoothed violation."""
