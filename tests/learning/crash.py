@@ -67,6 +67,8 @@ RISK = RiskConfig(
 """The limit is half of the CVaR of staying in; it is also the target, from the first update on."""
 UPDATES = 80
 ENTROPY = 0.005
+"""Of the bonus; it falls to 0 from 60 to 90 % of training. Without it a policy that has learned to
+hold in calm times stops trying anything else before it has met the crashes."""
 EPISODES = 5_000
 """Fresh episodes by which an agent is judged: 250 of them in the tail."""
 
@@ -131,7 +133,9 @@ def rule_returns(env: VecEnv, fragile: int) -> FloatArray:
     return total
 
 
-def train(env: VecEnv, seed: int, risk: RiskConfig | None, updates: int = UPDATES) -> Any:
+def train(
+    env: VecEnv, seed: int, risk: RiskConfig | None, updates: int = UPDATES
+) -> DistributionalPPO:
     """Train an agent; the two kinds differ in ``risk`` alone."""
     rows = env.num_envs * LENGTH
     steps = updates * rows
@@ -206,8 +210,10 @@ class Verdict:
     """Of the means, with less without."""
     loss: float
     """Share of the mean that was given up, over all seeds."""
+    spared: float
+    """Share of CVaR by which it is better, mean over the seeds."""
     improvement: tuple[float, float]
-    """Share of CVaR that was spared."""
+    """Its interval."""
 
     @property
     def is_equal_mean(self) -> bool:
@@ -219,10 +225,12 @@ def verdict(pairs: Sequence[tuple[Earned, Earned]]) -> Verdict:
     """Judge pairs of (without, with) tail risk."""
     means = np.array([[one.mean for one in both] for both in pairs])
     tails = np.array([[one.cvar for one in both] for both in pairs])
+    better = 1.0 - tails[:, 1] / tails[:, 0]
     return Verdict(
         difference=_interval(means[:, 1] - means[:, 0]),
         loss=float(1.0 - means[:, 1].mean() / means[:, 0].mean()),
-        improvement=_interval(1.0 - tails[:, 1] / tails[:, 0]),
+        spared=float(better.mean()),
+        improvement=_interval(better),
     )
 
 
