@@ -37,8 +37,8 @@ class Case:
     entropy: float = 0.01
     """Coefficient of the bonus at first."""
     falls: tuple[float, float] = (0.6, 0.9)
-    """Between which shares of training it falls to 0. Late, a policy that has become too safe can
-    still find back; early, it answers sharply to its target when that is chosen."""
+    """Between which shares of training it falls to 0. Early steps are bold only if later ones are
+    good, so a policy that stops trying before those are stays too safe."""
     rate: float = 1.5e-3
     """Of the actor, falls to a twentieth; of the critics, twice as much, constant."""
     agent: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,9 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
 
 def bets(**risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, search=SHARP, **risk)
-    return Case(BettingGame(), 20, 400, settings, falls=(0.0, 0.8), rate=2e-3, agent=BETS)
+    return Case(
+        BettingGame(), 20, 400, settings, entropy=0.02, falls=(0.4, 0.8), rate=2e-3, agent=BETS
+    )
 
 
 CASES = {
@@ -88,16 +90,21 @@ CASES = {
     "peso": Case(
         peso_game(),
         12,
-        120,
-        RiskConfig(limit=-0.01),
+        200,
+        RiskConfig(limit=-0.01, dual=DualConfig(start=0.5), search=SHARP),
+        entropy=0.03,
         agent=SMALL,
     ),
     "peso_neutral": Case(
         peso_game(),
         12,
-        80,
+        250,
         None,
-        agent={**SMALL, "critic": QuantileCritic(levels="tail", tail_alpha=0.05)},
+        agent={
+            **SMALL,
+            "critic": QuantileCritic(levels="tail", tail_alpha=0.05),
+            "critic_learning_rate": None,
+        },
     ),
     "gaussian": Case(
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
@@ -118,13 +125,10 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
     """Train an agent on a case; ``updates`` shortens it."""
     case = CASES[name]
     rows, updates = case.n_envs * case.n_steps, updates or case.updates
-    steps = updates * rows
-    decay = StepLinear(
-        start=case.entropy,
-        end=0.0,
-        start_step=int(case.falls[0] * steps),
-        end_step=int(case.falls[1] * steps),
-    )
+    falls = [int(share * updates * rows) for share in case.falls]
+    entropy: StepLinear | None = None
+    if case.entropy:
+        entropy = StepLinear(start=case.entropy, end=0.0, start_step=falls[0], end_step=falls[1])
     settings: dict[str, Any] = {
         "n_steps": case.n_steps,
         "batch_size": rows // 2,
@@ -132,7 +136,7 @@ def train(name: str, seed: int, updates: int | None = None) -> DistributionalPPO
         "twin": "off",
         "critic_learning_rate": 2 * case.rate,
         "learning_rate": lambda left: case.rate * max(left, 0.05),
-        "schedules": Schedules(entropy=decay if case.entropy else None),
+        "schedules": Schedules(entropy=entropy),
         "risk": case.risk,
         **case.agent,
     }

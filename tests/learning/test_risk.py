@@ -67,10 +67,14 @@ def test_an_infeasible_limit_is_flagged() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("weight", [0.3, 0.5])
 def test_betting_with_a_fixed_weight(weight: float, seed: int) -> None:
+    """Also: late in the game nothing at the edge of the tail, full size far above it."""
     found = outcome("bets_03" if weight == 0.3 else "bets_05", seed)
     best = BettingGame(risk_weight=weight).solve().plans["optimal"]
     share = (found.mean + weight * found.cvar) / (best.mean + weight * best.cvar)
     assert share >= 0.95
+    edge = round(found.model.train_state.risk.search.target)
+    late = signature(found.model, np.array([edge, edge + 8.0, edge + 12.0]), 19)
+    assert late.tolist() == [0, 2, 2]
 
 
 @pytest.mark.verify
@@ -79,15 +83,6 @@ def test_betting_under_a_limit(seed: int) -> None:
     found = outcome("bets_limit", seed)
     assert found.cvar >= -5.3 * 1.03
     assert found.mean >= 2.85
-
-
-@pytest.mark.verify
-def test_betting_shows_the_signature_of_the_optimum() -> None:
-    """Late in the game: nothing at the edge of the tail, full size far above it."""
-    model = train("bets_03", 0)
-    edge = round(model.train_state.risk.search.target)
-    late = signature(model, np.array([edge, edge + 8.0, edge + 12.0]), 19)
-    assert late.tolist() == [0, 2, 2]
 
 
 @pytest.mark.verify
