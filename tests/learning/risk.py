@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from quantail import DistributionalPPO
-from quantail.nets.critics import QuantileCritic
+from quantail.nets.critics import CategoricalCritic
 from quantail.optim.schedules import Schedules, StepLinear
 from quantail.risk.config import DualConfig, RiskConfig, TargetSearch
 from quantail.sb3.evaluate import evaluate_episodes
@@ -60,8 +60,8 @@ SMALL = {"n_epochs": 6, "gae_lambda": 0.95, "policy_kwargs": {"net_arch": [32, 3
 BETS = {"n_epochs": 4, "gae_lambda": 0.97, "batch_size": 1280}
 
 
-SHARP = TargetSearch(sharpness=0.5, error_rate=0.02)
-"""For policies that must answer to their targets after 200 updates."""
+SHARP = TargetSearch(sharpness=0.5, settle=0.6, episode_rate=0.04)
+"""For policies that must answer to their targets after 240 updates."""
 
 
 def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
@@ -72,7 +72,7 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
 def bets(**risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, search=SHARP, **risk)
     return Case(
-        BettingGame(), 20, 400, settings, entropy=0.02, falls=(0.4, 0.8), rate=2e-3, agent=BETS
+        BettingGame(), 20, 400, settings, entropy=0.02, falls=(0.25, 0.55), rate=2e-3, agent=BETS
     )
 
 
@@ -86,24 +86,26 @@ CASES = {
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
-    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5)),
+    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5, hold=0.6)),
     "peso": Case(
         peso_game(),
         12,
         200,
-        RiskConfig(limit=-0.01, dual=DualConfig(start=0.5), search=SHARP),
+        RiskConfig(limit=-0.01, dual=DualConfig(start=0.5, hold=0.6), search=SHARP),
         entropy=0.03,
         agent=SMALL,
     ),
     "peso_neutral": Case(
         peso_game(),
         12,
-        250,
+        120,
         None,
+        rate=3e-3,
         agent={
             **SMALL,
-            "critic": QuantileCritic(levels="tail", tail_alpha=0.05),
+            "critic": CategoricalCritic(n_atoms=101),
             "critic_learning_rate": None,
+            "policy_kwargs": {"net_arch": [64, 64]},
         },
     ),
     "gaussian": Case(

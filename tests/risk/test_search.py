@@ -20,7 +20,6 @@ from quantail.risk.control import (
     target_draw,
     trained_weight,
 )
-from quantail.risk.correction import fitted_error
 from quantail.risk.search import (
     Episodes,
     Preference,
@@ -32,6 +31,7 @@ from quantail.risk.search import (
     target_grid,
     var,
 )
+from quantail.risk.shown import corrected
 from quantail.types import FloatArray
 
 SEARCH = TargetSearch(share=0.8, settle=0.5, grid=41, rate=0.2, hysteresis=0.01)
@@ -154,7 +154,7 @@ def test_what_episodes_show_of_the_tail_is_a_bound_that_is_best_at_the_quantile(
         nothing = TargetCurve(0 * target_grid(SEARCH, state), 0 * target_grid(SEARCH, state))
         state = step(state, nothing, ended=ended)
     grid = target_grid(SEARCH, state)
-    means, tails = fitted_error(state.error)
+    means, tails = corrected(state.shown, np.array([state.means, state.tails]))
     exact = grid - (grid * norm.cdf(grid) + norm.pdf(grid)) / 0.1
     assert np.abs(means).max() < 0.1
     assert tails == pytest.approx(exact, abs=0.35)

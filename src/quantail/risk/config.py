@@ -19,7 +19,7 @@ class DualConfig:
     breaks limits that it will keep later, and a multiplier that answers to it goes too far."""
     proportional: Annotated[float, Ge(0)] = 0.05
     """Multiplier per smoothed violation."""
-    integral: Annotated[float, Ge(0)] = 0.05
+    integral: Annotated[float, Ge(0)] = 0.03
     """Multiplier per violation and update."""
     derivative: Annotated[float, Ge(0)] = 0.2
     """Multiplier per growth of the smoothed violation in one update."""
@@ -63,8 +63,8 @@ class TargetSearch:
     """Targets compared."""
     curve_rate: Annotated[float, Gt(0), Le(1)] = 0.05
     """Weight of an update in the smoothed prediction for each target."""
-    error_rate: Annotated[float, Gt(0), Le(1)] = 0.03
-    """Weight that older episodes lose in an update, where predictions are corrected by episodes."""
+    episode_rate: Annotated[float, Gt(0), Le(1)] = 0.03
+    """Weight that older episodes lose in an update, where they correct the prediction."""
     rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Share of the way to a better target that is gone in one update."""
     hysteresis: Annotated[float, Ge(0)] = 0.002

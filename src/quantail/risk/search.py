@@ -16,7 +16,7 @@ import numpy as np
 
 from quantail.config_class import config
 from quantail.risk.config import TargetSearch
-from quantail.risk.correction import CurveError, fitted_error, moved_error, step_error
+from quantail.risk.shown import ShownByTarget, add_episodes, corrected, on_grid
 from quantail.types import FloatArray
 
 # The range of targets widens quickly and shrinks slowly: policies that have become safe do not show
@@ -38,8 +38,8 @@ class SearchState:
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
     tails: tuple[float, ...] = ()
     """Smoothed predicted C for each target of the grid."""
-    error: CurveError = CurveError()
-    """By how much episodes missed these predictions."""
+    shown: ShownByTarget = ShownByTarget()
+    """What recent episodes show of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +131,8 @@ def step_search(
     curves = np.stack([curve.means, curve.tails])
     if state.means:
         curves = (1 - rate) * np.array([state.means, state.tails]) + rate * curves
-    error = step_error(
-        state.error,
-        grid,
-        ended.targets,
-        _missed(ended, grid, curves, alpha),
-        settings.error_rate,
-    )
-    means, tails = curves + fitted_error(error)
+    shown = add_episodes(state.shown, grid, *_shown(ended, alpha), settings.episode_rate)
+    means, tails = corrected(shown, curves)
     scores = prefer(means, np.minimum(tails, grid))  # C <= ν, whatever noise says
     target = _better_target(settings, grid, scores, state.target, scale)
     wanted = _span(returns, alpha, scale, prefer.limit)
@@ -147,9 +141,9 @@ def step_search(
     high = state.high + (_WIDEN if up > 0 else _SHRINK) * up
     moved = replace(state, target=target, low=low, high=high)
     places = target_grid(settings, moved)
-    error = moved_error(error, grid, places)
+    shown = on_grid(shown, grid, places)
     means, tails = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
-    return replace(moved, means=means, tails=tails, error=error)
+    return replace(moved, means=means, tails=tails, shown=shown)
 
 
 def var(returns: FloatArray, alpha: float) -> float:
@@ -157,18 +151,10 @@ def var(returns: FloatArray, alpha: float) -> float:
     return float(np.quantile(returns, alpha, method="inverted_cdf"))
 
 
-def _missed(ended: Episodes, grid: FloatArray, curves: FloatArray, alpha: float) -> FloatArray:
-    """Return G and ν - (ν - G)⁺/α of episodes less what was predicted for their targets, [E, 2].
-
-    Args:
-        ended: E episodes.
-        grid: [G]
-        curves: [2, G], predicted mean and C.
-        alpha: α.
-    """
-    mean, tail = (np.interp(ended.targets, grid, row) for row in curves)
-    shown = ended.targets - np.maximum(ended.targets - ended.returns, 0.0) / alpha
-    return np.stack([ended.returns - mean, shown - tail], axis=1)
+def _shown(ended: Episodes, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the targets of episodes [E], and their G and ν - (ν - G)⁺/α, [E, 2]."""
+    short = np.maximum(ended.targets - ended.returns, 0.0)
+    return ended.targets, np.stack([ended.returns, ended.targets - short / alpha], axis=1)
 
 
 def _better_target(
