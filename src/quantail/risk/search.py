@@ -169,8 +169,8 @@ def _better_target(
         target: ν before.
         scale: Unit of return.
     """
-    best, now = int(scores.argmax()), int(np.abs(grid - target).argmin())
-    if scores[best] <= scores[now] + settings.hysteresis * scale:
+    best, now = int(scores.argmax()), float(np.interp(target, grid, scores))
+    if scores[best] <= now + settings.hysteresis * scale:
         return target
     return float(target + settings.rate * (grid[best] - target))
 
