@@ -9,7 +9,9 @@ from quantail.risk.config import DualConfig, RiskConfig, risk_config
 from quantail.risk.dual import DualState, first_dual, is_infeasible, step_dual, violation
 from tests.catalogue import catalogue
 
-PLAIN = DualConfig(start=0.0, proportional=0.0, integral=0.1, derivative=0.0, slack=0.0, cap=1.0)
+PLAIN = DualConfig(
+    start=0.0, proportional=0.0, integral=0.1, derivative=0.0, slack=0.0, relief=1.0, cap=1.0
+)
 
 
 @catalogue("F37")
@@ -67,6 +69,13 @@ def test_a_little_too_safe_is_left_alone() -> None:
     assert step_dual(settings, state, -0.96, -1.0, 1.0).multiplier == pytest.approx(0.4)
     assert step_dual(settings, state, -0.85, -1.0, 1.0).multiplier == pytest.approx(0.39)
     assert step_dual(settings, state, -1.04, -1.0, 1.0).multiplier == pytest.approx(0.404)
+
+
+def test_the_multiplier_falls_more_slowly_than_it_rises() -> None:
+    settings = replace(PLAIN, relief=0.2)
+    state = DualState(multiplier=0.4, integral=0.4)
+    assert step_dual(settings, state, 0.0, 1.0, 1.0).multiplier == pytest.approx(0.5)
+    assert step_dual(settings, state, 1.0, 0.0, 1.0).multiplier == pytest.approx(0.38)
 
 
 def test_infeasible_after_patience_at_the_cap() -> None:

@@ -27,6 +27,9 @@ class DualConfig:
     """Weight of the past in the smoothed violation."""
     slack: Annotated[float, Ge(0)] = 0.02
     """Return scales by which a limit may be over-fulfilled before the multiplier falls."""
+    relief: Annotated[float, Gt(0), Le(1)] = 0.3
+    """Factor on the error of a limit that is over-fulfilled: a policy that has become bold shows it
+    late, so the multiplier falls more slowly than it rises."""
     cap: Annotated[float, Gt(0)] = 5.0
     """Largest multiplier."""
     patience: Annotated[int, Ge(1)] = 20

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from quantail.config_class import config
 from quantail.errors import ConfigError
@@ -59,6 +59,8 @@ class CostDual(DualConfig):
     """m per violation and update."""
     smoothing: Annotated[float, Ge(0), Lt(1)] = 0.5
     """Weight of the past in the smoothed violation."""
+    relief: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Factor on the error of a limit that is over-fulfilled."""
     cap: Annotated[float, Gt(0)] = 7.5
     """Largest m, a weight of 18."""
 

@@ -7,7 +7,8 @@
 
 λ does not stand on the right side: what the control remembers is in I and ē alone. A limit that is
 over-fulfilled by no more than ``slack`` scales counts as met exactly, so that the multiplier rests
-between two policies of which only one meets the limit, instead of cycling through both.
+between two policies of which only one meets the limit, instead of cycling through both; beyond, e
+is multiplied by ``relief``.
 
 References:
     Stooke et al. 2020, Responsive safety in reinforcement learning by PID Lagrangian methods.
@@ -54,7 +55,7 @@ def step_dual(
     """
     error = (limit - cvar) / scale
     if error < 0:
-        error = min(0.0, error + settings.slack)
+        error = min(0.0, error + settings.slack) * settings.relief
     beta = settings.smoothing
     smoothed = beta * state.error + (1 - beta) * error
     integral = state.integral
