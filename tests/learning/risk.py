@@ -5,7 +5,7 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,9 @@ CASES = {
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
-    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.5, hold=0.6)),
+    "bets_limit": replace(
+        bets(limit=-5.3, dual=DualConfig(start=0.5, hold=0.6)), updates=600, falls=(0.3, 0.6)
+    ),
     "peso": Case(
         peso_game(),
         12,
