@@ -116,7 +116,10 @@ def _problems(annotation: Any, value: Any, path: str) -> Iterator[ConfigProblem]
         yield ConfigProblem(path, f"{rule or ' and '.join(rules)}; was {value!r}")
     elif origin is tuple and isinstance(value, tuple):
         items = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        for number, (item, given) in enumerate(zip(items, value, strict=False)):
+        if len(items) != len(value):
+            yield ConfigProblem(path, f"must have {len(items)} entries; was {value!r}")
+            return
+        for number, (item, given) in enumerate(zip(items, value, strict=True)):
             yield from _problems(item, given, f"{path}[{number}]")
 
 

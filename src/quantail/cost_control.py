@@ -81,7 +81,14 @@ def told_cost(
     Once that it turns out infeasible; else after the last cycle that it is broken, by two standard
     errors, or that too few episodes have ended to say so.
     """
-    limit = Limit("cost.limit", settings.limit, "the mean cost", settings.dual, "raise cost.limit")
+    limit = Limit(
+        name="cost.limit",
+        value=settings.limit,
+        measure="the mean cost",
+        dual=settings.dual,
+        settings="cost",
+        loosen="raise cost.limit",
+    )
     if is_last and not state.active:
         return state, (
             f"cost.limit = {settings.limit} had no effect: {len(state.costs)} episode(s) ended in "

@@ -70,7 +70,7 @@ def after_tail_cycle(
     curve: TargetCurve | None = None
     if state.active and now.progress < settings.search.settle:
         grid = target_grid(settings.search, state.search)
-        curve = target_curve(policy, rollout, grid, alpha, generator)
+        curve = target_curve(policy, rollout, grid, generator)
     seen = RiskMeasurement(
         returns=rollout.budget.ended_returns.numpy(),
         targets=rollout.budget.ended_targets.numpy(),
@@ -156,4 +156,4 @@ def told_broken(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str 
 
 def _limit(settings: RiskConfig) -> Limit:
     assert settings.limit is not None, "there is a limit to speak of"
-    return Limit("cvar_limit", settings.limit, "CVaR", settings.dual, "lower cvar_limit")
+    return Limit("cvar_limit", settings.limit, "CVaR", settings.dual, "risk", "lower cvar_limit")

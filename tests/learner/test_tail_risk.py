@@ -249,7 +249,7 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
     rollout, policy = state.rollouts[1], state.policy
     assert policy.budget is not None
     grid = np.array([-2.0, 0.5])
-    found = target_curve(policy, rollout, grid, 0.25, state.generator)
+    found = target_curve(policy, rollout, grid, state.generator)
     assert found is not None
     tails = [start_tail(policy, rollout, target, 0.25, state.generator) for target in grid]
     rows = rollout.observations[rollout.episode_starts]  # type: ignore[index]
@@ -262,8 +262,8 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
         pooled = np.sort(np.repeat(atoms.detach().numpy().ravel(), 1))
         assert found.means[k] == pytest.approx(float(law.mean().mean().detach()), abs=1e-5)
         assert bool((weights == weights[0]).all())
-        bound = target - np.maximum(target - pooled, 0.0).mean() / 0.25
-        assert found.tails[k] == pytest.approx(bound, abs=1e-4)
+        short = np.maximum(target - pooled, 0.0).mean()
+        assert found.shortfalls[k] == pytest.approx(short, abs=1e-4)
         tail = tails[k]
         assert tail is not None
         assert tail.cvar == pytest.approx(pooled[: len(pooled) // 4].mean(), abs=1e-4)

@@ -106,7 +106,6 @@ CASES = {
     "both": Case(CostLimit(limit=LIMIT), CVAR, updates=300, n_envs=512, **RISKY),
     "cost_alone": Case(CostLimit(limit=LIMIT), **RISKY),
     "cvar_alone": Case(None, CVAR, **RISKY),
-    "infeasible": Case(CostLimit(limit=-1.0, dual=CostDual(integral=2.0))),
 }
 
 

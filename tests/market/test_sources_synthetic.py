@@ -258,3 +258,9 @@ def test_a_price_that_runs_away_is_refused() -> None:
 def test_laws_that_cannot_be_are_refused(build: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build()
+
+
+@pytest.mark.parametrize("given", [(0.1,), (0.1, 0.2, 0.3)])
+def test_a_pair_has_two_entries(given: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"volatilities: must have 2 entries; was"):
+        CrashRegimes(volatilities=given)  # type: ignore[arg-type]

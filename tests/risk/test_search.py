@@ -42,7 +42,12 @@ NO_EPISODES = Episodes(np.zeros(0), np.zeros(0))
 
 def curve(best: float, grid: FloatArray) -> TargetCurve:
     """A mean of 1 everywhere and a tail that is best at one target."""
-    return TargetCurve(np.ones_like(grid), -5.0 - (grid - best) ** 2)
+    return promised(grid, np.ones_like(grid), -5.0 - (grid - best) ** 2)
+
+
+def promised(grid: FloatArray, means: FloatArray, tails: FloatArray) -> TargetCurve:
+    """What critics say whose C = ν - E(ν - G)⁺/α are these, for α = 0.1."""
+    return TargetCurve(means, 0.1 * (grid - tails))
 
 
 def step(
@@ -108,7 +113,7 @@ def test_the_best_target_is_found_slowly_from_either_side() -> None:
 def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
     grid = target_grid(SEARCH, state)
-    flat = TargetCurve(np.ones_like(grid), 1e-3 * np.cos(grid) - 5.0)
+    flat = promised(grid, np.ones_like(grid), 1e-3 * np.cos(grid) - 5.0)
     assert step(state, flat).target == state.target
 
 
@@ -117,15 +122,15 @@ def test_no_noise_lifts_the_tail_above_its_target() -> None:
     state = first_search(RETURNS, 0.1, 1.0, limit=-0.5)
     for _ in range(60):
         grid = target_grid(SEARCH, state)
-        promised = TargetCurve(-grid, 0 * grid)  # bolder is better, and nothing is ever lost
-        state = step(state, promised, Preference(weight=5.0, limit=-0.5))
+        bold = promised(grid, -grid, 9.0 + 0 * grid)  # bolder is better, and the tail is a gain
+        state = step(state, bold, Preference(weight=5.0, limit=-0.5))
     assert state.target == pytest.approx(-0.5, abs=0.1)
 
 
 def test_noise_of_one_update_hardly_moves_the_smoothed_curve() -> None:
     state = searched(-1.0, 60)
     grid = target_grid(SEARCH, state)
-    wild = TargetCurve(np.ones_like(grid), np.where(grid > 0.05, -4.8, -6.0))
+    wild = promised(grid, np.ones_like(grid), np.where(grid > 0.05, -4.8, -6.0))
     assert step(state, wild).target == pytest.approx(state.target, abs=0.1)
 
 
@@ -154,7 +159,8 @@ def test_what_episodes_show_of_the_tail_is_a_bound_that_is_best_at_the_quantile(
         nothing = TargetCurve(0 * target_grid(SEARCH, state), 0 * target_grid(SEARCH, state))
         state = step(state, nothing, ended=ended)
     grid = target_grid(SEARCH, state)
-    means, tails = corrected(state.shown, np.array([state.means, state.tails]))
+    means, shortfalls = corrected(state.shown, np.array([state.means, state.shortfalls]))
+    tails = grid - shortfalls / 0.1
     exact = grid - (grid * norm.cdf(grid) + norm.pdf(grid)) / 0.1
     assert np.abs(means).max() < 0.1
     assert tails == pytest.approx(exact, abs=0.35)
@@ -169,9 +175,25 @@ def test_a_settled_target_stays() -> None:
     assert step(state, found, progress=0.5) == state
 
 
-def test_without_episodes_that_start_nothing_is_compared() -> None:
+def test_without_any_prediction_nothing_is_compared_but_episodes_count() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
-    assert step(state, None) == state
+    after = step(state, None, ended=Episodes(np.array([-1.0, -0.9]), np.zeros(2)))
+    assert after.target == state.target
+    assert sum(after.shown.counts) == pytest.approx(2.0)
+
+
+def test_episodes_that_start_and_end_in_different_rollouts_still_move_the_target() -> None:
+    """As in episodes of two rollouts each: one rollout has the starts, the next the ends."""
+    state = start = first_search(RETURNS, 0.1, 1.0)
+    generator = np.random.default_rng(5)
+    for update in range(80):
+        if update % 2:
+            targets = generator.uniform(state.low, state.high, 400)
+            state = step(state, None, ended=Episodes(targets, np.minimum(targets, -1.0)))
+        else:
+            state = step(state, curve(-1.0, target_grid(SEARCH, state)))
+    assert state.target == pytest.approx(-1.0, abs=0.25)
+    assert state.target != start.target
 
 
 def test_a_weight_trades_the_mean_for_the_tail() -> None:

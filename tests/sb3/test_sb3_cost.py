@@ -222,7 +222,7 @@ def test_an_infeasible_limit_is_said_once_and_training_goes_on() -> None:
     told = warned(model, 8 * ROWS, "cost.limit = -1.0")
     assert len(told) == 1
     assert "not met in 2 updates at the largest multiplier (1.0); the mean cost is" in told[0]
-    assert told[0].endswith("Raise cost.limit, or raise dual.cap")
+    assert told[0].endswith("Raise cost.limit, or raise cost.dual.cap")
     assert model.logger.name_to_value["cost/infeasible"] == 1.0
     assert model.train_state.cost.dual.multiplier == 1.0
     assert all(bool(torch.isfinite(value).all()) for value in weights(model).values())

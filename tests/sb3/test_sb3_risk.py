@@ -177,7 +177,7 @@ def test_a_limit_that_is_broken_at_the_end_is_said(limit: float, times: int) -> 
         model.learn(160 * 6)
     told = [str(w.message) for w in caught if "ends with cvar_limit" in str(w.message)]
     assert len(told) == times
-    assert all("raise dual.integral or dual.start" in text for text in told)
+    assert all("raise risk.dual.integral or risk.dual.start" in text for text in told)
     assert model.train_state.risk.dual.multiplier < DualConfig().cap
 
 
@@ -194,3 +194,16 @@ def test_an_infeasible_limit_is_said_once(weight: float | None) -> None:
     assert all(issubclass(w.category, QuantailWarning) for w in told)
     assert model.logger.name_to_value["risk/infeasible"] == (0.0 if weight else 1.0)
     assert model.train_state.risk.dual.multiplier == (0.0 if weight else 1.0)
+
+
+def test_budgets_that_were_computed_with_do_not_warn() -> None:
+    """Who keeps the budgets by hand has told the policy its rewards."""
+    model, games = agent(risk=RiskConfig(alpha=0.1, weight=0.5)), env(4)
+    actions, state = model.predict(games.reset(), None, np.ones(4, np.bool_))
+    observations, rewards, _, _ = games.step(actions)
+    told = (*state[:-1], (state[-1] - rewards) / model.gamma)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(observations, told, np.zeros(4, np.bool_))
+    with pytest.warns(QuantailWarning, match="was not told the rewards"):
+        model.predict(observations, state, np.zeros(4, np.bool_))

@@ -155,8 +155,6 @@ def step_risk(
         search = first_search(returns, settings.alpha, scale, settings.limit)
         dual = DualState() if settings.limit is None else first_dual(settings.dual)
         return replace(state, active=True, scale=scale, search=search, dual=dual)
-    if not seen.returns.size:
-        return state
     # With a target that has become safe, only episodes from others still show what is possible.
     possible = np.concatenate([returns, state.explored_returns])
     spread = _spread(possible)

@@ -36,8 +36,8 @@ class SearchState:
     """Range of the targets that are compared."""
     means: tuple[float, ...] = ()
     """Smoothed predicted mean for each target of the grid; empty before the first prediction."""
-    tails: tuple[float, ...] = ()
-    """Smoothed predicted C for each target of the grid."""
+    shortfalls: tuple[float, ...] = ()
+    """Smoothed predicted E(ν - G)⁺ for each target of the grid."""
     shown: ShownByTarget = ShownByTarget()
     """What recent episodes show of both."""
 
@@ -48,8 +48,8 @@ class TargetCurve:
 
     means: FloatArray
     """E[G]"""
-    tails: FloatArray
-    """C"""
+    shortfalls: FloatArray
+    """E(ν - G)⁺"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +118,22 @@ def step_search(
         settings: Rates.
         state: Before.
         curve: Prediction on the grid of ``state``; None when no episode started.
-        ended: Episodes of this update.
+        ended: Episodes of this update, maybe none.
         returns: Recent returns of episodes from all targets, at least one.
         prefer: Which targets are better.
         alpha: α.
         scale: Unit of return.
         progress: Share of training that is done.
     """
-    if progress >= settings.settle or curve is None:
+    if progress >= settings.settle:
         return state
-    grid, rate = target_grid(settings, state), settings.curve_rate
-    curves = np.stack([curve.means, curve.tails])
-    if state.means:
-        curves = (1 - rate) * np.array([state.means, state.tails]) + rate * curves
-    shown = add_episodes(state.shown, grid, *_shown(ended, alpha), settings.episode_rate)
-    means, tails = corrected(shown, curves)
-    scores = prefer(means, np.minimum(tails, grid))  # C <= ν, whatever noise says
+    grid, rate = target_grid(settings, state), settings.episode_rate
+    shown = add_episodes(state.shown, grid, ended.targets, ended.returns, rate)
+    curves = _smoothed(settings, state, curve)
+    if curves is None:
+        return replace(state, shown=shown)
+    means, shortfalls = corrected(shown, curves)
+    scores = prefer(means, grid - np.maximum(shortfalls, 0.0) / alpha)
     target = _better_target(settings, grid, scores, state.target, scale)
     wanted = _span(returns, alpha, scale, prefer.limit)
     down, up = min(wanted[0], target) - state.low, max(wanted[1], target) - state.high
@@ -142,8 +142,8 @@ def step_search(
     moved = replace(state, target=target, low=low, high=high)
     places = target_grid(settings, moved)
     shown = on_grid(shown, grid, places)
-    means, tails = (tuple(np.interp(places, grid, row).tolist()) for row in curves)
-    return replace(moved, means=means, tails=tails, shown=shown)
+    means, shortfalls = (np.interp(places, grid, row).tolist() for row in curves)
+    return replace(moved, means=tuple(means), shortfalls=tuple(shortfalls), shown=shown)
 
 
 def var(returns: FloatArray, alpha: float) -> float:
@@ -151,10 +151,15 @@ def var(returns: FloatArray, alpha: float) -> float:
     return float(np.quantile(returns, alpha, method="inverted_cdf"))
 
 
-def _shown(ended: Episodes, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Return the targets of episodes [E], and their G and ν - (ν - G)⁺/α, [E, 2]."""
-    short = np.maximum(ended.targets - ended.returns, 0.0)
-    return ended.targets, np.stack([ended.returns, ended.targets - short / alpha], axis=1)
+def _smoothed(
+    settings: TargetSearch, state: SearchState, curve: TargetCurve | None
+) -> FloatArray | None:
+    """Return smoothed means and shortfalls, [2, G]; None before the first prediction."""
+    past = np.array([state.means, state.shortfalls]) if state.means else None
+    if curve is None:
+        return past
+    now = np.stack([curve.means, curve.shortfalls])
+    return now if past is None else past + settings.curve_rate * (now - past)
 
 
 def _better_target(

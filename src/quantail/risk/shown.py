@@ -31,46 +31,48 @@ class ShownByTarget:
     """Episodes; one between two targets counts for both in parts."""
     means: tuple[float, ...] = ()
     """Of G."""
-    tails: tuple[float, ...] = ()
-    """Of ν - (ν - G)⁺/α."""
+    shortfalls: tuple[float, ...] = ()
+    """Of (ν - G)⁺."""
 
 
 def add_episodes(
-    state: ShownByTarget, grid: FloatArray, targets: FloatArray, shown: FloatArray, rate: float
+    state: ShownByTarget, grid: FloatArray, targets: FloatArray, returns: FloatArray, rate: float
 ) -> ShownByTarget:
-    """Return the sums with more episodes.
+    """Return the sums with more episodes; those from targets beyond the grid say nothing of it.
 
     Args:
         state: Before.
         grid: [G], evenly spaced.
         targets: [E], of the episodes.
-        shown: [E, 2], what each says of mean and tail.
+        returns: [E], G.
         rate: Weight that older episodes lose.
     """
-    place = np.clip((targets - grid[0]) / (grid[1] - grid[0]), 0, len(grid) - 1)
+    inside = (targets >= grid[0]) & (targets <= grid[-1])
+    targets, returns = targets[inside], returns[inside]
+    place = (targets - grid[0]) / (grid[1] - grid[0])
     cell = np.minimum(place.astype(np.int64), len(grid) - 2)
     share = place - cell
-    rows = np.stack([np.ones_like(targets), *shown.T], axis=1)
+    rows = np.stack([np.ones_like(targets), returns, np.maximum(targets - returns, 0.0)], axis=1)
     sums = np.zeros((len(grid), 3))
     np.add.at(sums, cell, (1 - share)[:, None] * rows)
     np.add.at(sums, cell + 1, share[:, None] * rows)
     if state.counts:
-        sums += (1 - rate) * np.array([state.counts, state.means, state.tails]).T
+        sums += (1 - rate) * np.array([state.counts, state.means, state.shortfalls]).T
     return _as_shown(sums.T)
 
 
 def on_grid(state: ShownByTarget, grid: FloatArray, places: FloatArray) -> ShownByTarget:
-    """Return the sums on another grid."""
-    sums = np.array([state.counts, state.means, state.tails])
-    return _as_shown(np.stack([np.interp(places, grid, row) for row in sums]))
+    """Return the sums on another grid; where the old one did not reach there are none."""
+    sums = np.array([state.counts, state.means, state.shortfalls])
+    return _as_shown(np.stack([np.interp(places, grid, row, left=0, right=0) for row in sums]))
 
 
 def corrected(state: ShownByTarget, predicted: FloatArray) -> FloatArray:
-    """Return predicted means and tails, [2, G], brought to what episodes show."""
+    """Return predicted means and shortfalls, [2, G], brought to what episodes show."""
     counts = np.array(state.counts) + _ADDED
     bend = np.diff(np.eye(len(counts)), 2, axis=0)
     normal = np.diag(counts) + counts.mean() * _LENGTH**4 * bend.T @ bend
-    sums = np.array([state.means, state.tails]) + _ADDED * predicted
+    sums = np.array([state.means, state.shortfalls]) + _ADDED * predicted
     shares = counts / counts.sum()
     rows = []
     for curve, seen in zip(predicted, sums / counts, strict=True):
@@ -82,5 +84,5 @@ def corrected(state: ShownByTarget, predicted: FloatArray) -> FloatArray:
 
 
 def _as_shown(sums: FloatArray) -> ShownByTarget:
-    counts, means, tails = (tuple(row.tolist()) for row in sums)
-    return ShownByTarget(counts=counts, means=means, tails=tails)
+    counts, means, shortfalls = (tuple(row.tolist()) for row in sums)
+    return ShownByTarget(counts=counts, means=means, shortfalls=shortfalls)

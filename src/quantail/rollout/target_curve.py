@@ -20,9 +20,9 @@ _MOST_STARTS = 32
 
 @torch.no_grad()
 def target_curve(
-    policy: ActorCritic, rollout: Rollout, grid: FloatArray, alpha: float, generator: Generator
+    policy: ActorCritic, rollout: Rollout, grid: FloatArray, generator: Generator
 ) -> TargetCurve | None:
-    """Predict mean and C of an episode for each target.
+    """Predict mean and shortfall of an episode for each target.
 
     The law is the mixture over up to 32 start observations of the rollout, read by one pass.
 
@@ -30,7 +30,6 @@ def target_curve(
         policy: With a budget.
         rollout: Where start observations are taken from.
         grid: [G] targets.
-        alpha: α.
         generator: Draws atoms, where a critic needs it.
 
     Returns:
@@ -43,7 +42,7 @@ def target_curve(
     targets = torch.from_numpy(grid)
     return TargetCurve(
         means=(atoms @ shares).numpy(),
-        tails=(targets - shortfall(targets, atoms, shares) / alpha).numpy(),
+        shortfalls=shortfall(targets, atoms, shares).numpy(),
     )
 
 

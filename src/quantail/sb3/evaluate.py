@@ -1,6 +1,7 @@
 """Fresh episodes of a trained agent, with the budget of tail risk carried from step to step."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +88,9 @@ def evaluate_episodes(
         actions, state = model.predict(observations, state, starts, deterministic)
         observations, rewards, starts, infos = env.step(actions)
         state = advance_budget(model, state, rewards)
-        tells_costs = tells_costs or (step == 0 and "cost" in infos[0])
+        if step == 0:
+            limited = model.learner_config.cost is not None
+            tells_costs = limited or all(isinstance(i.get("cost"), Real) for i in infos)
         costs = step_costs(infos, step) if tells_costs else np.zeros(n_envs)
         discount = model.gamma**length
         running += np.stack([rewards, rewards * discount, costs * discount])

@@ -17,8 +17,15 @@ class UntoldBudgets(np.ndarray[Any, Any]):
     """Budgets as ``predict`` returns them: the rewards of the step that follows are not in them.
 
     ``advance_budget`` returns an ordinary array, so a state that still holds this kind when it
-    comes back was never told what the step gave.
+    comes back was never told what the step gave. So does arithmetic with it.
     """
+
+    # Not of this kind on purpose.
+    def __array_wrap__(  # type: ignore[override]
+        self, array: NDArray[Any], context: Any = None, return_scalar: bool = False
+    ) -> NDArray[Any]:
+        """Return what was computed from these budgets as an ordinary array."""
+        return np.asarray(array)
 
 
 def untold(budgets: Tensor) -> UntoldBudgets:
@@ -56,7 +63,7 @@ def split_state(
     if isinstance(state[-1], UntoldBudgets) and budget.config.observed and not starts.all():
         warnings.warn(
             "an agent with tail risk acts on what it has won and lost so far, and was not told the "
-            "rewards of the last step, so it goes on as if they had been 0. Evaluate it by "
+            "rewards of the last step, so it goes on as if there had been none. Evaluate it by "
             "quantail.sb3.evaluate.evaluate_episodes in place of evaluate_policy, or call "
             "state = advance_budget(model, state, rewards) after each step",
             QuantailWarning,

@@ -123,7 +123,7 @@ def compute_targets(
         if objective is not None:
             tail = tail_targets(rollout, settings, objective.alpha, law, next_atoms, law_weights)
 
-    advantages = _mixed(advantages, tail, objective, cost, cost_objective)
+    advantages = _mixed(advantages, rollout.weights, tail, objective, cost, cost_objective)
     normalized, info = normalize_advantages(
         advantages, rollout.weights, settings.normalize_advantage_per_env
     )
@@ -140,6 +140,7 @@ def compute_targets(
 
 def _mixed(
     mean: Tensor,
+    weights: Tensor,
     tail: TailTargets | None,
     tail_objective: TailObjective | None,
     cost: CostTargets | None,
@@ -155,7 +156,7 @@ def _mixed(
         mixed = mixed + tail_objective.weight * tail.advantages
         total = total + tail_objective.weight * tail.probability / tail_objective.alpha
     if cost is not None and cost_objective is not None:
-        worth = float(total.mean())
+        worth = float((weights * total).sum() / weights.sum().clamp(min=1e-12))
         mixed = mixed - worth * cost_objective.price * cost.advantages.double()
         total = total + worth * cost_objective.weight
     return (mixed / total).to(mean.dtype)
