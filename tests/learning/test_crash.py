@@ -22,8 +22,7 @@ def test_tail_risk_spares_the_tail_at_an_equal_mean() -> None:
     """CVaR_.05 of an episode is better by 30 % on average over the seeds, and certainly better.
 
     Equal mean: the 95 % interval of the difference, paired by seed, reaches 0, and not more than
-    5 % of the mean is given up. Before these seeds were run the bar was higher, 30 % for the lower
-    end of the interval; they gave 28.6 %. docs/crash_market.md has the figures.
+    5 % of the mean is given up. docs/crash_market.md has the figures, and how this bar came about.
     """
     pairs = []
     for seed in SEEDS:

@@ -6,9 +6,8 @@
                                                  -> MLP -> cost head       -> mean of costs
 
 Actor and critics have encoders and cores of their own, or share the encoder or both. The cost
-critic is there only with a limit on a mean cost. Nothing is
-kept on the module by a forward pass: everything it says is in the
-:class:`~quantail.flow.PolicyOutput`.
+critic is there only with a limit on a mean cost. Nothing is kept on the module by a forward pass:
+everything it says is in the :class:`~quantail.flow.PolicyOutput`.
 """
 
 from collections.abc import Iterator
