@@ -86,7 +86,7 @@ CASES = {
     ),
     "bets_03": bets(weight=0.3),
     "bets_05": bets(weight=0.5),
-    "bets_limit": bets(limit=-5.3, dual=DualConfig(hold=0.6)),
+    "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.4, hold=0.6)),
     "peso": Case(
         peso_game(),
         12,

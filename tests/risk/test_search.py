@@ -211,8 +211,9 @@ def test_under_a_limit_the_best_mean_that_keeps_it_wins() -> None:
     assert Preference(weight=5.0, limit=-9.0)(means, tails).argmax() == 0
 
 
-def test_a_limit_is_preferred_at_the_price_of_the_largest_multiplier() -> None:
-    limited = RiskConfig(limit=-1.0, dual=DualConfig(cap=3.0))
+def test_a_limit_has_a_price_of_its_own() -> None:
+    """Not the multiplier, at which taking no risk may look as good as the best policy."""
+    limited = RiskConfig(limit=-1.0, search=TargetSearch(price=3.0))
     assert preference(limited, RiskState(active=True)) == Preference(3.0, -1.0)
     fixed = RiskConfig(weight=0.7)
     assert preference(fixed, RiskState(active=True)) == Preference(0.7)

@@ -70,6 +70,9 @@ class TargetSearch:
     """Weight that older episodes lose in an update, where they correct the prediction."""
     rate: Annotated[float, Gt(0), Le(1)] = 0.1
     """Share of the way to a better target that is gone in one update."""
+    price: Annotated[float, Gt(0)] = 1.0
+    """What missing a limit by 1 counts in mean, where targets are compared: more than the
+    multiplier is likely to be, and not much more, as it also counts for the noise of the tail."""
     hysteresis: Annotated[float, Ge(0)] = 0.002
     """Return scales by which another target must be better."""
 

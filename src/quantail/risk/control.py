@@ -95,13 +95,13 @@ def preference(
 ) -> Preference:
     """Return which targets are better.
 
-    Under a limit it is the one with the best mean among those that keep it, at the price of the
-    largest multiplier for the others: the choice then does not hang on a multiplier that is still
-    being found, and at which a policy without any risk may look as good as the best one.
+    Under a limit it is the one with the best mean among those that keep it, and others pay a price:
+    the choice then does not hang on a multiplier that is still being found, and at which a policy
+    without any risk may look as good as the best one.
     """
     if settings.limit is None:
         return Preference(weight_now(settings, state, scheduled))
-    return Preference(settings.dual.cap, settings.limit)
+    return Preference(settings.search.price, settings.limit)
 
 
 def target_draw(settings: RiskConfig, state: RiskState, progress: float) -> TargetDraw:
