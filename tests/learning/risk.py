@@ -112,7 +112,9 @@ CASES = {
         GaussianWeight(mean=0.1, sd=0.2, n_steps=1, loss_limit=0.15, max_weight=1.0),
         1,
         300,
-        RiskConfig(limit=-0.15),
+        # A policy that changes smoothly shows at once that it has become bolder.
+        RiskConfig(limit=-0.15, dual=DualConfig(relief=1.0, slack=0.0)),
+        n_envs=2048,
         entropy=0.0,
         rate=1e-3,
         agent={
