@@ -29,7 +29,6 @@ from quantail.risk.search import (
     first_search,
     step_search,
     target_grid,
-    var,
 )
 from quantail.risk.shown import corrected
 from quantail.types import FloatArray
@@ -75,7 +74,7 @@ def test_targets_are_drawn_until_one_settles() -> None:
 
 def test_first_target_is_the_quantile_and_its_range_holds_it() -> None:
     state = first_search(RETURNS, 0.1, 1.0)
-    assert state.target == var(RETURNS, 0.1)
+    assert state.target == np.sort(RETURNS)[39]
     assert state.low < state.target < float(RETURNS.mean()) < state.high
 
 
@@ -108,6 +107,16 @@ def test_the_best_target_is_found_slowly_from_either_side() -> None:
         start = first_search(RETURNS, 0.1, 1.0).target
         assert abs(one.target - start) <= 0.21 * abs(best - start) + 0.05
         assert searched(best, 60).target == pytest.approx(best, abs=0.2)
+
+
+def test_a_target_between_two_of_the_grid_goes_all_the_way() -> None:
+    state = first_search(RETURNS, 0.1, 1.0)
+    grid = target_grid(SEARCH, state)
+    near = replace(state, target=float(grid[20] + 0.4 * (grid[1] - grid[0])))
+    peak = promised(grid, np.where(np.arange(41) == 20, 9.0, 0.0), -5.0 + 0 * grid)
+    assert step(near, peak).target == pytest.approx(
+        near.target + SEARCH.rate * (grid[20] - near.target)
+    )
 
 
 def test_hysteresis_keeps_a_target_that_is_nearly_best() -> None:
@@ -191,7 +200,7 @@ def test_episodes_that_start_and_end_in_different_rollouts_still_move_the_target
             targets = generator.uniform(state.low, state.high, 400)
             state = step(state, None, ended=Episodes(targets, np.minimum(targets, -1.0)))
         else:
-            state = step(state, curve(-1.0, target_grid(SEARCH, state)))
+            state = step(state, curve(0.0, target_grid(SEARCH, state)))  # the critics are wrong
     assert state.target == pytest.approx(-1.0, abs=0.25)
     assert state.target != start.target
 

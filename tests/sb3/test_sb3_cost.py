@@ -142,6 +142,21 @@ def test_a_missing_or_bad_cost_is_an_error_that_says_where(
         model.learn(16)
 
 
+def test_without_a_limit_a_cost_that_is_no_number_is_not_read() -> None:
+    class Priced(Telling):
+        def step(self, action: Any) -> Any:
+            return *super().step(action)[:4], {"cost": "low"}
+
+    env = DummyVecEnv([lambda: Priced({})])
+    model = DistributionalPPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu")
+    assert evaluate_episodes(model, env, 1).costs is None
+    limited = DistributionalPPO(
+        "MlpPolicy", env, n_steps=8, batch_size=8, device="cpu", cost=CostLimit(limit=1.0)
+    )
+    with pytest.raises(DataError, match=r"= 'low', no number"):
+        evaluate_episodes(limited, env, 1)
+
+
 def test_numbers_of_all_kinds_are_costs() -> None:
     infos = [{"cost": cost} for cost in (1, 0.5, True, np.bool_(True), np.float32(2), np.int8(3))]
     np.testing.assert_array_equal(step_costs(infos, 0), [1, 0.5, 1, 1, 2, 3])

@@ -76,6 +76,8 @@ def test_spreads_leave_rows_without_weight_out() -> None:
 def test_all_parts_are_mixed_before_one_normalization() -> None:
     """(A_mean + λ A_tail - v μ A_cost) / (1 + λ p/α + v w); each part can be left out."""
     rollout, _ = with_costs(risky().rollouts[1])
+    counted = (torch.rand(rollout.weights.shape) < 0.5).to(rollout.weights)
+    rollout = replace(rollout, weights=counted)
     plain = replace(settings().targets, normalize_advantage=False)
     tail, spent = TailObjective(alpha=0.2, weight=2.0), CostObjective(weight=0.5, price=3.0)
 
@@ -94,8 +96,10 @@ def test_all_parts_are_mixed_before_one_normalization() -> None:
     # The price is one in return, and return is worth more where the tail counts.
     mixture = mean + 2.0 * full.tail.advantages
     slope = 1.0 + 2.0 / tail.alpha * full.tail.probability
-    worth = float(slope.mean())
+    worth = float(slope[counted > 0].mean())
     assert worth > 1.5
+    assert abs(worth - float(slope.mean())) > 0.02
     expected = (mixture - worth * part) / (slope + 0.5 * worth)
     torch.testing.assert_close(found(tail, spent), expected, rtol=1e-4, atol=1e-4)
-    assert full.cost.mean_std == pytest.approx(float(mean.std(correction=0)), rel=1e-4)
+    spread = float(mean[counted > 0].std(correction=0))
+    assert full.cost.mean_std == pytest.approx(spread, rel=1e-4)

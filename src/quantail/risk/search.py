@@ -13,9 +13,11 @@ with the best E + λC, or under a limit d the best E with C >= d: there C is CVa
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from quantail.config_class import config
 from quantail.risk.config import TargetSearch
+from quantail.risk.cvar import empirical_cvar
 from quantail.risk.shown import ShownByTarget, add_episodes, corrected, on_grid
 from quantail.types import FloatArray
 
@@ -82,11 +84,13 @@ def first_search(
 ) -> SearchState:
     """Return the state after the first returns.
 
-    ν is the limit, unless it lies above them all, as a policy that never falls short of it keeps
+    ν is the limit, unless it lies above the range, as a policy that never falls short of it keeps
     it; without a limit it is their α-quantile.
     """
     low, high = _span(returns, alpha, scale, limit)
-    target = var(returns, alpha) if limit is None else min(limit, high)
+    if limit is not None:
+        return SearchState(target=min(limit, high), low=low, high=high)
+    target = empirical_cvar(torch.from_numpy(returns), alpha).var
     return SearchState(target=target, low=low, high=high)
 
 
@@ -146,11 +150,6 @@ def step_search(
     return replace(moved, means=tuple(means), shortfalls=tuple(shortfalls), shown=shown)
 
 
-def var(returns: FloatArray, alpha: float) -> float:
-    """Return the α-quantile of a sample: the least value with at least α of it at or below."""
-    return float(np.quantile(returns, alpha, method="inverted_cdf"))
-
-
 def _smoothed(
     settings: TargetSearch, state: SearchState, curve: TargetCurve | None
 ) -> FloatArray | None:
@@ -187,7 +186,8 @@ def _span(
 
     A limit is part of it: a policy that takes little risk so far does not show how much it may.
     """
-    quantile, mean = var(returns, alpha), float(returns.mean())
+    quantile = empirical_cvar(torch.from_numpy(returns), alpha).var
+    mean = float(returns.mean())
     low = min(quantile, mean - scale) - _LOW_MARGIN * scale
     high = max(quantile, mean) + _HIGH_MARGIN * scale
     return low if limit is None else min(low, limit), high

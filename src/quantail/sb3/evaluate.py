@@ -90,7 +90,9 @@ def evaluate_episodes(
         state = advance_budget(model, state, rewards)
         if step == 0:
             limited = model.learner_config.cost is not None
-            tells_costs = limited or all(isinstance(i.get("cost"), Real) for i in infos)
+            # Without a limit an info may mean anything by "cost".
+            kinds = (Real, np.bool_)
+            tells_costs = limited or all(isinstance(info.get("cost"), kinds) for info in infos)
         costs = step_costs(infos, step) if tells_costs else np.zeros(n_envs)
         discount = model.gamma**length
         running += np.stack([rewards, rewards * discount, costs * discount])
