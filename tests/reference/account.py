@@ -115,6 +115,7 @@ class ReferenceAccount:
         self.queue.append(order)
         order = self.queue.pop(0)
         self.row, self.steps, self.since_trade = arrival, self.steps + 1, self.since_trade + 1
+        closes = config.episodes.end == "final" and self.steps == config.episodes.length
         old_units, old_cash = self.units, self.cash
         terminated = self.is_ruined(price)
         if terminated:
@@ -141,6 +142,7 @@ class ReferenceAccount:
         rewarded = after if config.costs_in_reward else after + costs
         position = self.units * close / after if after > 0 else 0.0
         drawdown = 1 - after / self.peak
+        terminated = terminated or closes
         raw = self.reward(before, rewarded, drawdown_before, drawdown, position, terminated)
         penalty = config.turnover_penalty * self.book["traded"] / before
         raw -= penalty

@@ -61,13 +61,15 @@ BOOKS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("end", ["cut", "final"])
 @pytest.mark.parametrize("name", CASES)
-def test_kernel_equals_plain_python(name):
-    """Over 5,000 compared steps in all the cases, through jumps, masks and ruins."""
-    config = dataclasses.replace(CASES[name], episodes=EpisodeConfig(length=70), debug=True)
+def test_kernel_equals_plain_python(name, end):
+    """Over 5,000 compared steps in all the cases, through jumps, masks, ruins and last steps."""
+    episodes = EpisodeConfig(length=60, end=end)
+    config = dataclasses.replace(CASES[name], episodes=episodes, debug=True)
     bars = make_bars(150, 2, seed=3, volatility=0.04, jumps=0.02, no_trade="late" in name)
     features = make_features(bars)
-    n_envs, n_steps, n_compared = 12, 65, 0
+    n_envs, n_steps, n_compared, n_last = 12, 60, 0, 0
     sim = MarketSim(bars, features, config=config, n_envs=n_envs, seed=5, autoreset="disabled")
     places = zip(sim.state.count(ROW).tolist(), sim.state.count(LAST_ROW).tolist(), strict=True)
     accounts = [
@@ -97,4 +99,6 @@ def test_kernel_equals_plain_python(name):
             seen = out.observation[i]
             np.testing.assert_allclose(seen, expected["observation"], rtol=1e-6, atol=1e-6)
             alive[i] = not (expected["terminated"] or expected["truncated"])
+            n_last += expected["terminated" if end == "final" else "truncated"]
     assert n_compared * len(CASES) >= 5_000, n_compared
+    assert n_last > 0

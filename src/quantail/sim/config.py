@@ -74,7 +74,8 @@ class SimConfig:
             "costs in the reward: yes" if self.costs_in_reward else "COSTS IN THE REWARD: NO"
         )
         clip = "not clipped" if self.reward_clip is None else f"clipped at ±{self.reward_clip:g}"
-        length = "to the end of the data" if self.episodes.length is None else self.episodes.length
+        length, then = self.episodes.length, "over" if self.episodes.end == "final" else "cut"
+        ends = "to the end of the data" if length is None else f"{length} steps, then {then}"
         sides = "long only" if is_long_only(self.actions) else "long and short"
         lines = (
             f"fill: {self.fill.price} of the bar {self.fill.delay} after the decision",
@@ -86,7 +87,7 @@ class SimConfig:
             f"account: {self.account.initial_equity:g}, leverage up to "
             f"{self.account.max_leverage:g}, {sides}, "
             f"ends at {self.account.bankruptcy_fraction:g} of the initial equity",
-            f"episodes: {length} steps, {self.episodes.start} start; no-trade policy "
+            f"episodes: {ends}, {self.episodes.start} start; no-trade policy "
             f"{self.no_trade.policy}; stress {'on' if self.stress.is_on else 'off'}",
         )
         return "\n".join(lines)

@@ -180,9 +180,10 @@ def finish_nb(
                 counts[at.STEP + j] >= counts[at.LENGTH + j]
                 or counts[at.ROW + j] >= counts[at.LAST_ROW + j]
             ):
-                counts[at.STATUS + j] = at.ENDED_TRUNCATED
                 in_time = counts[at.STEP + j] >= counts[at.LENGTH + j] and par.episode_length > 0.0
                 end_reason[i] = at.TIME_LIMIT if in_time else at.END_OF_DATA
+                is_final = in_time and par.final_end > 0.0
+                counts[at.STATUS + j] = at.ENDED_TERMINATED if is_final else at.ENDED_TRUNCATED
             begins = end_reason[i] != at.NOT_ENDED and par.autoreset == at.AUTORESET_SAME_STEP
         else:
             if was == at.RESTART:

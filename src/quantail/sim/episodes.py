@@ -27,6 +27,11 @@ class EpisodeConfig:
 
     length: Annotated[int, Ge(1)] | None = 256
     """Steps of an episode; null runs to the end of the window."""
+    end: Literal["cut", "final"] = "cut"
+    """What reaching ``length`` means. ``cut`` (truncated): the account would go on, and agents also
+    value what follows. ``final`` (terminated): the account is judged at this close, its position at
+    the mark, and nothing follows; take it where a measure of the episode counts, such as CVaR of
+    its return. An episode that the end of the data stops earlier is cut in any case."""
     start: Literal["random", "first"] = "random"
     """Start anywhere that leaves room for the episode, or at the first usable bar."""
     warmup: Annotated[int, Ge(0)] = 0
@@ -37,7 +42,13 @@ class EpisodeConfig:
     """Weights of the symbols' windows when they are sampled; equal by default."""
 
     def check(self) -> None:
-        """Refuse weights that nothing reads."""
+        """Refuse an end that is never reached, and weights that nothing reads."""
+        if self.end == "final" and self.length is None:
+            problem = (
+                "has no effect with episodes.length null, as the end of the data always cuts an "
+                "episode; give a length, or set it to cut"
+            )
+            raise ConfigError([ConfigProblem("end", problem)])
         if self.weights is not None and self.symbols == "dealt":
             problem = "has no effect with episodes.symbols 'dealt'; remove it"
             raise ConfigError([ConfigProblem("weights", problem)])

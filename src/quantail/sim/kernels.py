@@ -159,8 +159,8 @@ def delay_nb(
 
 @loop
 def score_nb(
-    first: int, n: int, values: FloatArray, p: FloatArray, draft: FloatArray, record: FloatArray,
-    rewards: FloatArray, end_reason: at.CodeArray,
+    first: int, n: int, values: FloatArray, counts: IntArray, p: FloatArray, draft: FloatArray,
+    record: FloatArray, rewards: FloatArray, end_reason: at.CodeArray,
 ) -> None:  # fmt: skip
     """Reward every running account, and complete the record and the episode's totals."""
     par = unpack_nb(p)
@@ -190,11 +190,12 @@ def score_nb(
         if draft[D_RUNNING + j] == 0.0:
             continue
         equity = record[at.R_EQUITY + j]
+        is_final = par.final_end > 0.0 and counts[at.STEP + j] >= counts[at.LENGTH + j]
         outcome = Outcome(
             record[at.R_EQUITY_BEFORE + j],
             equity if par.costs_in_reward > 0.0 else equity + draft[D_COSTS + j],
             par.initial_equity, draft[D_DRAWDOWN_BEFORE + j], values[at.DRAWDOWN + j],
-            record[at.R_POSITION + j], end_reason[i] != at.NOT_ENDED,
+            record[at.R_POSITION + j], is_final or end_reason[i] != at.NOT_ENDED,
         )  # fmt: skip
         draft[D_REWARD + j], values[at.MEMORY_0 + j], values[at.MEMORY_1 + j] = reward_nb(
             int(par.reward_code), outcome, values[at.MEMORY_0 + j], values[at.MEMORY_1 + j],
@@ -253,7 +254,7 @@ def step_nb(
             first, n, actions, levels, counts, pending, totals, p, draft, record, sample_weight
         )
         trade_nb(first, n, values, counts, totals, p, draft, record, end_reason)
-        score_nb(first, n, values, p, draft, record, rewards, end_reason)
+        score_nb(first, n, values, counts, p, draft, record, rewards, end_reason)
         observe_nb(first, 0, n, values, counts, market, features, p, draft, observation)
         finish_nb(
             first, n, values, counts, streams, pending, market, features, table, weights, p, draft,

@@ -40,6 +40,7 @@ class Parameters(NamedTuple):
     turnover_penalty: float
     reward_clip: float
     episode_length: float
+    final_end: float
     block: float
     window: float
     account_state: float
@@ -59,7 +60,7 @@ COST_SCALE: Final = Parameters._fields.index("cost_scale")
 
 
 def pack(config: SimConfig, autoreset: str) -> FloatArray:
-    """Return the parameters of ``config`` as one array, [38]; ``cost_scale`` is 1."""
+    """Return the parameters of ``config`` as one array, [39]; ``cost_scale`` is 1."""
     actions, account, stress = config.actions, config.account, config.stress
     continuous = actions if isinstance(actions, ContinuousActions) else None
     reward_0, reward_1, reward_2 = config.reward.parameters()
@@ -89,6 +90,7 @@ def pack(config: SimConfig, autoreset: str) -> FloatArray:
         turnover_penalty=config.turnover_penalty,
         reward_clip=_or_infinite(config.reward_clip),
         episode_length=config.episodes.length or 0,
+        final_end=config.episodes.end == "final",
         block=config.no_trade.policy == "block",
         window=config.observation.window,
         account_state=config.observation.account_state,
@@ -117,5 +119,5 @@ def unpack_nb(p: FloatArray) -> Parameters:
         p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9],
         p[10], p[11], p[12], p[13], p[14], p[15], p[16], p[17], p[18], p[19],
         p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29],
-        p[30], p[31], p[32], p[33], p[34], p[35], p[36], p[37],
+        p[30], p[31], p[32], p[33], p[34], p[35], p[36], p[37], p[38],
     )  # fmt: skip
