@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+from stable_baselines3.common.vec_env import VecEnv
 
 from quantail import DistributionalPPO
 from quantail.market.bars import Bars
@@ -59,7 +58,8 @@ SIM = SimConfig(
         fee=TakerFee(bps=0.1), spread=ConstantSpread(half_bps=0.1), slippage=NoSlippage()
     ),
     reward=SimpleReturn(),  # linear in the position: nothing but tail risk makes an agent careful
-    episodes=EpisodeConfig(length=LENGTH, warmup=WARMUP),
+    # The account is judged when its episode is over, so nothing follows that could be valued.
+    episodes=EpisodeConfig(length=LENGTH, end="final", warmup=WARMUP),
 )
 RISK = RiskConfig(
     alpha=ALPHA, limit=-0.08, dual=DualConfig(start=1.0), search=TargetSearch(settle=0.02)
@@ -83,19 +83,6 @@ EDGE = float(seen(np.sqrt(np.prod(LAW.volatilities))))
 """Above it a fixed rule takes the market for fragile."""
 
 
-class FixedHorizon(VecEnvWrapper):
-    """The account is closed when its episode is over, so nothing follows that could be valued."""
-
-    def reset(self) -> VecEnvObs:
-        return self.venv.reset()
-
-    def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, done, infos = self.venv.step_wait()
-        for env in np.flatnonzero(done):
-            infos[env]["TimeLimit.truncated"] = False
-        return observations, rewards, done, infos
-
-
 def market(seed: int, symbols: int, bars: int) -> tuple[Bars, FloatArray]:
     """Return drawn bars and what an agent sees of them, [R, 2]."""
     drawn = SyntheticSource(law=LAW, seed=seed, symbols=symbols, bars=bars, interval="1m").load()
@@ -106,7 +93,7 @@ def training_env(seed: int, symbols: int = 400, n_envs: int = 512) -> VecEnv:
     """Return accounts that start anywhere in the bars, 5,000 of each symbol."""
     bars, features = market(seed, symbols, 5000)
     sim = MarketSim(bars, features, config=SIM, n_envs=n_envs, seed=seed)
-    return FixedHorizon(MarketVecEnv(sim))
+    return MarketVecEnv(sim)
 
 
 def fresh_env(seed: int, episodes: int = EPISODES) -> VecEnv:
@@ -116,10 +103,10 @@ def fresh_env(seed: int, episodes: int = EPISODES) -> VecEnv:
     rows = range(0, bars.n_bars, each)
     names = [bars.symbols[row * symbols // bars.n_bars] for row in rows]
     windows = [(name, slice(row, row + each)) for name, row in zip(names, rows, strict=True)]
-    dealt = EpisodeConfig(length=LENGTH, warmup=WARMUP, start="first", symbols="dealt")
+    dealt = replace(SIM.episodes, start="first", symbols="dealt")
     config = replace(SIM, episodes=dealt)
     sim = MarketSim(bars, features, windows=windows, config=config, n_envs=len(windows))
-    return FixedHorizon(MarketVecEnv(sim))
+    return MarketVecEnv(sim)
 
 
 def rule_returns(env: VecEnv, fragile: int) -> FloatArray:
