@@ -78,6 +78,11 @@ def after_tail_cycle(
         curve=curve,
     )
     new = step_risk(settings, state, seen, now.progress, now.cvar_weight)
+    new = replace(
+        new,
+        ended=new.ended + seen.returns.size,
+        cut=new.cut + int(rollout.budget.ended_cut.sum()),
+    )
     policy.budget.move(new.search.target, new.scale)
     info = _info(settings, state, new, seen, predicted, targets, objective, now.progress)
     return new, info
@@ -152,6 +157,21 @@ def told_broken(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str 
     if info.violation <= 2 * info.cvar_error:
         return None
     return _limit(settings).broken(info.cvar, info.cvar_error)
+
+
+def told_cut(state: TrainState) -> tuple[TrainState, str | None]:
+    """Return the state, and a sentence the first time that most episodes turn out to be cut."""
+    risk = state.risk
+    if risk.warned_cut or not risk.active or 2 * risk.cut <= risk.ended:
+        return state, None
+    advice = (
+        f"{risk.cut} of {risk.ended} episodes were cut (truncated) and did not end: CVaR is "
+        "measured over their returns up to the cut, while the critics also value what would "
+        "follow it, so the policy answers to another tail than the measured one. Let episodes end "
+        "(terminated) at their horizon, in the market simulator by episodes.end 'final'; ignore "
+        "this if an episode is only a window on a task without end"
+    )
+    return replace(state, risk=replace(risk, warned_cut=True)), advice
 
 
 def _limit(settings: RiskConfig) -> Limit:

@@ -35,6 +35,8 @@ class BudgetRows:
     """[E] float64, with which they had started."""
     ended_explored: Tensor
     """[E] bool: the episode had started from a drawn target."""
+    ended_cut: Tensor
+    """[E] bool: the episode was cut (truncated), so the critics value what would follow."""
 
 
 @dataclass(frozen=True, slots=True)

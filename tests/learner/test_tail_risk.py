@@ -120,6 +120,10 @@ def test_budgets_follow_rewards_and_start_anew_with_episodes() -> None:
     assert bool((targets[~explored] == -1.0).all())
     assert bool(((targets[explored] > -3.0) & (targets[explored] < 1.0)).all())
     assert 0.2 < float(explored.double().mean()) < 0.8
+    cut = torch.cat([r.budget.ended_cut for r in state.rollouts if r.budget])
+    flags = [step.truncated[step.terminated | step.truncated] for step in state.steps]
+    assert cut.tolist() == np.concatenate(flags).tolist()
+    assert 0.2 < float(cut.double().mean()) < 0.8
 
 
 def test_cut_episodes_are_valued_at_the_budget_after_their_last_step() -> None:

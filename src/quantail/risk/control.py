@@ -44,6 +44,11 @@ class RiskState:
     search: SearchState = SearchState()
     dual: DualState = DualState()
     warned_infeasible: bool = False
+    ended: int = 0
+    """Episodes so far."""
+    cut: int = 0
+    """Those of them that were cut (truncated)."""
+    warned_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

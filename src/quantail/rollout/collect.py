@@ -271,6 +271,9 @@ def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
     returns = torch.cat([after.returns[end] for after, end in pairs])
     targets = torch.cat([after.target[end] for after, end in pairs])
     explored = torch.cat([after.explored[end] for after, end in pairs])
+    cut = torch.cat(
+        [torch.as_tensor(row.step.truncated)[end] for row, end in zip(rows, ended, strict=True)]
+    )
     is_known = torch.isfinite(returns)  # a bad reward leaves the return unknown
     return BudgetRows(
         budgets=torch.stack([carry.budget for carry in before]),
@@ -278,6 +281,7 @@ def _budget_rows(rows: list[_Row]) -> BudgetRows | None:
         ended_returns=returns[is_known],
         ended_targets=targets[is_known],
         ended_explored=explored[is_known],
+        ended_cut=cut[is_known],
     )
 
 

@@ -27,7 +27,7 @@ from quantail.losses.value_clip import MeanClip
 from quantail.optim.entropy_control import without_effect
 from quantail.optim.guard import NonFiniteError
 from quantail.optim.safety import Snapshot
-from quantail.tail_control import told_broken, told_infeasible
+from quantail.tail_control import told_broken, told_cut, told_infeasible
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -116,15 +116,17 @@ def _record(model: "DistributionalPPO", result: UpdateResult, states: dict[str, 
 
 
 def _tell_limits(model: "DistributionalPPO", result: UpdateResult) -> None:
-    """Warn of limits that are infeasible, or broken when training ends."""
+    """Warn of episodes that are cut, and of limits that are infeasible, or broken at the end."""
     settings, is_last = model.learner_config, model._current_progress_remaining <= 0
     if settings.tail_risk is not None and result.risk is not None:
-        state, advice = told_infeasible(settings.tail_risk, model.train_state, result.risk)
+        state, cut = told_cut(model.train_state)
+        state, advice = told_infeasible(settings.tail_risk, state, result.risk)
         model.train_state = state
         if advice is None and is_last:
             advice = told_broken(settings.tail_risk, state, result.risk)
-        if advice is not None:
-            warnings.warn(advice, QuantailWarning, stacklevel=5)
+        for sentence in (cut, advice):
+            if sentence is not None:
+                warnings.warn(sentence, QuantailWarning, stacklevel=5)
     if settings.cost is not None and result.cost is not None:
         cost, advice = told_cost(
             settings.cost, model.train_state.cost, result.cost, is_last=is_last
