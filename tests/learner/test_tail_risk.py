@@ -126,6 +126,28 @@ def test_budgets_follow_rewards_and_start_anew_with_episodes() -> None:
     assert 0.2 < float(cut.double().mean()) < 0.8
 
 
+def test_an_episode_of_unknown_return_counts_neither_as_cut_nor_as_ended() -> None:
+    torch.manual_seed(0)
+    env = Recorder(NoisyEnv(8, SPACES["discrete"]))
+    config = small(budget=BudgetConfig(discount=GAMMA), core=NoCoreConfig())
+    policy = ActorCritic(env.env.observation_space, env.env.action_space, config)
+    carry = start(policy, *env.reset(), 8, DRAW)
+    _, carry = collect(policy, env, carry, 8, 1, targets=DRAW)
+    assert carry.budget is not None
+    spoiled = torch.where(torch.arange(8) < 4, torch.nan, carry.budget.returns)
+    carry = replace(carry, budget=replace(carry.budget, returns=spoiled))
+    rows = collect(policy, env, carry, 32, 1, targets=DRAW)[0].budget
+    assert rows is not None
+    known, flags = np.arange(8) >= 4, []
+    for step in env.steps[8:]:
+        ended = step.terminated | step.truncated
+        flags += step.truncated[ended & known].tolist()
+        known |= ended
+    assert known.all()
+    assert rows.ended_cut.tolist() == flags
+    assert len(rows.ended_returns) == len(flags)
+
+
 def test_cut_episodes_are_valued_at_the_budget_after_their_last_step() -> None:
     state = risky(core=NoCoreConfig(), length=1)
     rollout, policy = state.rollouts[1], state.policy

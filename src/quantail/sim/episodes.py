@@ -31,7 +31,8 @@ class EpisodeConfig:
     """What reaching ``length`` means. ``cut`` (truncated): the account would go on, and agents also
     value what follows. ``final`` (terminated): the account is judged at this close, its position at
     the mark, and nothing follows; take it where a measure of the episode counts, such as CVaR of
-    its return. An episode that the end of the data stops earlier is cut in any case."""
+    its return. The account state shows the time that is left. An episode that the end of the data
+    stops earlier is cut in any case."""
     start: Literal["random", "first"] = "random"
     """Start anywhere that leaves room for the episode, or at the first usable bar."""
     warmup: Annotated[int, Ge(0)] = 0
