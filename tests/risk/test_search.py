@@ -1,5 +1,6 @@
 """Finding the target: shares, curves, hysteresis, preference."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -308,16 +309,26 @@ def test_alpha_falls_from_one() -> None:
     assert alpha_now(RiskConfig(alpha=0.1, weight=1.0), 0.0) == 0.1
 
 
+def test_targets_are_drawn_from_all_of_the_range_and_most_near_the_present_one() -> None:
+    """Of s·u with both uniform on [0, 1], the share a - a ln a lies below a."""
+    draw = TargetDraw(target=-5.0, low=-9.0, high=3.0, share=1.0)
+    drawn, _ = draw(100_000, torch.Generator().manual_seed(0))
+    assert -9.0 <= float(drawn.min()) < -8.8
+    assert 2.6 < float(drawn.max()) <= 3.0
+    below = drawn < -5.0
+    assert float(below.double().mean()) == pytest.approx(4 / 12, abs=0.01)
+    for side, reach in ((drawn[below], 4.0), (drawn[~below], 8.0)):
+        for a in (0.1, 0.5):
+            near = float(((side + 5.0).abs() < a * reach).double().mean())
+            assert near == pytest.approx(a - a * math.log(a), abs=0.01)
+
+
 def test_drawn_targets_and_renewed_budgets() -> None:
     generator = torch.Generator().manual_seed(0)
-    draw = TargetDraw(target=-5.0, low=1.0, high=2.0, share=0.25)
+    draw = TargetDraw(target=-5.0, low=-9.0, high=3.0, share=0.25)
     carry = start_budgets(4000, draw, generator)
     assert float(carry.explored.double().mean()) == pytest.approx(0.25, abs=0.03)
     assert torch.equal(carry.budget[~carry.explored].unique(), torch.tensor([-5.0]).double())
-    drawn = carry.budget[carry.explored]
-    assert float(drawn.min()) >= 1.0
-    assert float(drawn.max()) <= 2.0
-    assert float(drawn.std()) > 0.2
     moved = after_step(carry, torch.full((4000,), 3.0), 0.5)
     assert torch.allclose(moved.budget, (carry.budget - 3.0) / 0.5)
     done = torch.arange(4000) < 10

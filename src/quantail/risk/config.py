@@ -50,9 +50,9 @@ class DualConfig:
 class TargetSearch:
     """How the target ν of the Rockafellar-Uryasev form is found.
 
-    Episodes start from targets drawn over the range of returns, so that a policy that sees its
-    budget learns all of them. The target that promises the best objective wins slowly; after
-    ``settle`` it stays, and the policy trains at it alone.
+    Episodes start from targets drawn over the range of returns, most of them near the present one,
+    so that a policy that sees its budget learns all of them. The target that promises the best
+    objective wins slowly; after ``settle`` it stays, and the policy trains at it alone.
     """
 
     share: Annotated[float, Ge(0), Le(1)] = 0.8
