@@ -5,7 +5,7 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ BETS = {"n_epochs": 2, "gae_lambda": 0.95, "batch_size": 2560, "critic_learning_
 passes over old ones do not."""
 
 
-SHARP = TargetSearch(sharpness=0.5, settle=0.6)
+SHARP = TargetSearch(sharpness=0.5, settle=0.6, episode_rate=0.04)
 """For policies of twenty bets, which must answer to their targets when one is chosen."""
 
 
@@ -72,7 +72,7 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
 
 
 def bets(**risk: Any) -> Case:
-    settings = RiskConfig(alpha=0.1, search=SHARP, **risk)
+    settings = RiskConfig(alpha=0.1, search=replace(SHARP, focus=1.0, episode_rate=0.03), **risk)
     game = BettingGame()
     return Case(
         game, 20, 600, settings, n_envs=1024, entropy=0.02, falls=(0.2, 0.9), rate=4e-3, agent=BETS

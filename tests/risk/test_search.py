@@ -309,9 +309,12 @@ def test_alpha_falls_from_one() -> None:
     assert alpha_now(RiskConfig(alpha=0.1, weight=1.0), 0.0) == 0.1
 
 
-def test_targets_are_drawn_from_all_of_the_range_and_most_near_the_present_one() -> None:
+@pytest.mark.parametrize("focus", [0.0, 1.0])
+def test_targets_are_drawn_from_all_of_the_range(focus: float) -> None:
     """Of s·u with both uniform on [0, 1], the share a - a ln a lies below a."""
-    draw = TargetDraw(target=-5.0, low=-9.0, high=3.0, share=1.0)
+    settings = RiskConfig(weight=1.0, search=TargetSearch(share=1.0, focus=focus))
+    state = RiskState(active=True, search=SearchState(target=-5.0, low=-9.0, high=3.0))
+    draw = target_draw(settings, state, 0.0)
     drawn, _ = draw(100_000, torch.Generator().manual_seed(0))
     assert -9.0 <= float(drawn.min()) < -8.8
     assert 2.6 < float(drawn.max()) <= 3.0
@@ -320,7 +323,7 @@ def test_targets_are_drawn_from_all_of_the_range_and_most_near_the_present_one()
     for side, reach in ((drawn[below], 4.0), (drawn[~below], 8.0)):
         for a in (0.1, 0.5):
             near = float(((side + 5.0).abs() < a * reach).double().mean())
-            assert near == pytest.approx(a - a * math.log(a), abs=0.01)
+            assert near == pytest.approx(a - focus * a * math.log(a), abs=0.01)
 
 
 def test_drawn_targets_and_renewed_budgets() -> None:

@@ -31,16 +31,18 @@ class TargetDraw:
     low: float
     high: float
     share: float
-    """Share of episodes that start from another target instead: u drawn uniformly from [low, high],
-    s from [0, 1], ν + s (u - ν). All of the range is tried, and targets near ν, one of which is
-    likely to be the best, more often."""
+    """Share of episodes that start from another target, ν + s^focus (u - ν), with u drawn from
+    [low, high] and s from [0, 1]."""
+    focus: float = 0.0
 
     def __call__(self, n: int, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
         """Return targets [n] in float64 and which of them were drawn, [n] bool."""
-        dice = torch.rand(3, n, dtype=torch.float64, generator=generator)
+        dice = torch.rand(2, n, dtype=torch.float64, generator=generator)
         explored = dice[0] < self.share
-        anywhere = self.low + (self.high - self.low) * dice[1]
-        drawn = self.target + dice[2] * (anywhere - self.target)
+        drawn = self.low + (self.high - self.low) * dice[1]
+        if self.focus:
+            nearness = torch.rand(n, dtype=torch.float64, generator=generator)
+            drawn = self.target + nearness**self.focus * (drawn - self.target)
         return torch.where(explored, drawn, self.target), explored
 
 

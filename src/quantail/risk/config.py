@@ -50,13 +50,17 @@ class DualConfig:
 class TargetSearch:
     """How the target ν of the Rockafellar-Uryasev form is found.
 
-    Episodes start from targets drawn over the range of returns, most of them near the present one,
-    so that a policy that sees its budget learns all of them. The target that promises the best
-    objective wins slowly; after ``settle`` it stays, and the policy trains at it alone.
+    Episodes start from targets drawn over the range of returns, so that a policy that sees its
+    budget learns all of them. The target that promises the best objective wins slowly; after
+    ``settle`` it stays, and the policy trains at it alone.
     """
 
     share: Annotated[float, Ge(0), Le(1)] = 0.8
     """Share of episodes with a drawn target until ``settle``."""
+    focus: Annotated[float, Ge(0)] = 0.0
+    """How much closer to the present target others are drawn: by the factor s^focus, s uniform in
+    [0, 1]. 0 draws evenly; 1 tells good targets apart with fewer episodes, but gives policies that
+    stop exploring less variety to learn from."""
     settle: Annotated[float, Gt(0), Le(1)] = 0.5
     """Share of training after which the target stays."""
     sharpness: Annotated[float, Ge(0)] = 0.3

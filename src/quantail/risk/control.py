@@ -112,8 +112,8 @@ def preference(
 def target_draw(settings: RiskConfig, state: RiskState, progress: float) -> TargetDraw:
     """Return from which targets the next episodes start."""
     share = explore_share(settings.search, progress) if state.active else 0.0
-    search = state.search
-    return TargetDraw(target=search.target, low=search.low, high=search.high, share=share)
+    search, focus = state.search, settings.search.focus
+    return TargetDraw(search.target, search.low, search.high, share, focus)
 
 
 def needed_episodes(alpha: float) -> int:
