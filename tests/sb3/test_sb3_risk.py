@@ -4,11 +4,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.wrappers import ClipReward
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from quantail import DistributionalPPO
 from quantail.diagnostics.risk_schema import RiskMetrics
@@ -207,3 +209,30 @@ def test_budgets_that_were_computed_with_do_not_warn() -> None:
         model.predict(observations, told, np.zeros(4, np.bool_))
     with pytest.warns(QuantailWarning, match="was not told the rewards"):
         model.predict(observations, state, np.zeros(4, np.bool_))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_evaluate_episodes_takes_raw_rewards_from_a_normalizer(depth: int) -> None:
+    """Scaled rewards are neither the agent's returns nor what its budget is counted in."""
+    model = agent()
+    model.learn(480)
+    plain = evaluate_episodes(model, env(8, 3), 16)
+    scaled: Any = env(8, 3)
+    for _ in range(depth):
+        scaled = VecNormalize(scaled, norm_obs=False, clip_reward=0.01)
+    played = evaluate_episodes(model, scaled, 16)
+    np.testing.assert_array_equal(played.returns, plain.returns)
+    np.testing.assert_array_equal(played.discounted, plain.discounted)
+    assert np.abs(plain.returns).max() > 0.2
+
+
+def test_evaluate_episodes_refuses_rewards_that_a_wrapper_hides_from_the_budget() -> None:
+    made = gym.make("CartPole-v1")
+    hidden = DummyVecEnv([lambda: ClipReward(made, -0.5, 0.5)])
+    model = DistributionalPPO(
+        "MlpPolicy", DummyVecEnv([lambda: gym.make("CartPole-v1")]), device="cpu", cvar_weight=0.5
+    )
+    with pytest.raises(ConfigError, match="tail risk needs raw rewards, .*ClipReward"):
+        evaluate_episodes(model, hidden, 1)
+    free = DistributionalPPO("MlpPolicy", hidden, device="cpu")
+    assert evaluate_episodes(free, hidden, 1).returns[0] > 0

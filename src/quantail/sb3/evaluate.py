@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from quantail.errors import ConfigError
 from quantail.risk.budget import next_budget
 from quantail.sb3.environment import step_costs
+from quantail.sb3.normalization import check_raw_rewards, raw_rewards
 from quantail.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -69,12 +70,17 @@ def evaluate_episodes(
 
     Args:
         model: An agent.
-        env: Gives raw rewards; it is reset first.
+        env: It is reset first. Where a ``VecNormalize`` scales rewards, the raw ones count.
         n_episodes: At least; rounded up to a multiple of the number of environments.
         deterministic: Take the most likely actions.
+
+    Raises:
+        ConfigError: The agent has a budget, and an environment hides its raw rewards.
     """
     if n_episodes < 1:
         raise ConfigError(f"n_episodes must be at least 1; was {n_episodes}")
+    if model.policy.net.budget is not None:
+        check_raw_rewards(env, "tail risk")
     each, n_envs = -(-n_episodes // env.num_envs), env.num_envs
     found = np.zeros((4, n_envs, each))
     running = np.zeros((3, n_envs))
@@ -86,7 +92,8 @@ def evaluate_episodes(
     step, tells_costs = 0, False
     while count.min() < each:
         actions, state = model.predict(observations, state, starts, deterministic)
-        observations, rewards, starts, infos = env.step(actions)
+        observations, given, starts, infos = env.step(actions)
+        rewards = raw_rewards(env, given)
         state = advance_budget(model, state, rewards)
         if step == 0:
             limited = model.learner_config.cost is not None
