@@ -26,6 +26,8 @@ class AgentState:
     memory: PolicyState
     budget: Tensor | None
     """[N] in float64; None for an agent without risk target."""
+    age: Tensor
+    """[N], steps since the budget started."""
     values: tuple[ValueDistribution, ...]
 
 
@@ -37,13 +39,21 @@ class AgentPolicy:
             if it has one; they do not move.
         deterministic: The most likely action, or one drawn from the policy's law.
         seed: Of the draws.
+        budget_steps: Steps after which a budget starts anew though its episode goes on: those of an
+            episode in training, over which its CVaR is meant. None carries it through. An agent
+            without a budget does not ask.
 
     Raises:
         ConfigError: The agent's observations are no vectors, or a seed would have no effect.
     """
 
     def __init__(
-        self, agent: DistributionalPPO, *, deterministic: bool = True, seed: int | None = None
+        self,
+        agent: DistributionalPPO,
+        *,
+        deterministic: bool = True,
+        seed: int | None = None,
+        budget_steps: int | None = None,
     ) -> None:
         if not isinstance(agent.policy, MlpPolicy) or len(agent.observation_space.shape or ()) != 1:
             raise ConfigError(
@@ -57,6 +67,7 @@ class AgentPolicy:
             )
         self._policy = agent.policy
         self._normalize = agent.get_vec_normalize_env()
+        self._budget_steps = budget_steps
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 
     def act(self, moment: Moment, state: AgentState | None) -> tuple[NDArray[Any], AgentState]:
@@ -70,14 +81,14 @@ class AgentPolicy:
         tensors, _ = policy.obs_to_tensor(seen)
         starts = torch.as_tensor(moment.starts)
         memory = policy.net.initial_state(n_envs) if state is None else state.memory
-        budget = self._budget(None if state is None else state.budget, starts)
+        budget, age = self._budget(state, starts)
         with torch.no_grad():
             inputs = None if policy.net.budget is None else policy.net.budget(budget)
             output = policy.net.step(tensors, memory, starts, None, inputs)
             law = output.actions
             raw = law.mode() if self._generator is None else law.sample(self._generator)
             actions = in_space(law.to_env(raw).cpu().numpy(), policy.action_space)
-        return actions, AgentState(output.state, budget, output.values)
+        return actions, AgentState(output.state, budget, age, output.values)
 
     def receive(self, state: AgentState, rewards: FloatArray) -> AgentState:
         """Move the budget, b ← (b − r)/γ, if there is one."""
@@ -85,7 +96,7 @@ class AgentPolicy:
         if inputs is None or state.budget is None:
             return state
         after = next_budget(state.budget, torch.as_tensor(rewards), inputs.config.discount)
-        return replace(state, budget=after)
+        return replace(state, budget=after, age=state.age + 1)
 
     def forecast(self, state: AgentState) -> Forecast | None:
         """Return the mixture of the critics' laws; None for critics that know means only."""
@@ -100,9 +111,15 @@ class AgentPolicy:
             np.take_along_axis(atoms, order, axis=1), np.take_along_axis(shares, order, axis=1)
         )
 
-    def _budget(self, carried: Tensor | None, starts: Tensor) -> Tensor | None:
-        inputs = self._policy.net.budget
+    def _budget(self, state: AgentState | None, starts: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Return budgets [N], None without tail risk, and the steps since they started, [N]."""
+        inputs, none = self._policy.net.budget, torch.zeros(len(starts), dtype=torch.int64)
         if inputs is None:
-            return None
+            return None, none
         target = inputs.target.expand(len(starts))
-        return target if carried is None else torch.where(starts, target, carried)
+        if state is None or state.budget is None:
+            return target, none
+        anew = starts
+        if self._budget_steps is not None:
+            anew = starts | (state.age >= self._budget_steps)
+        return torch.where(anew, target, state.budget), torch.where(anew, none, state.age)

@@ -94,7 +94,8 @@ def run_variants(
     tracks: dict[Variant, Track] = {}
     for group in memory_groups(task, settings.variants):
         sims = [task.delayed(delay).simulator(cost_scale=factor) for factor, delay in group]
-        runs = run_markets(sims, AgentPolicy(agent), horizon(agent.gamma))
+        policy = AgentPolicy(agent, budget_steps=task.config.episodes.length)
+        runs = run_markets(sims, policy, horizon(agent.gamma))
         for variant, run in zip(group, runs, strict=True):
             tracks[variant] = make_track(task, run, name="agent", label="Agent")
             if variant == OWN:

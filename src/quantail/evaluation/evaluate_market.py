@@ -27,6 +27,7 @@ from quantail.evaluation.overfitting import deflated_sharpe_of, probability_of_o
 from quantail.evaluation.periods import periods_per_year
 from quantail.evaluation.record import Calibration, Evaluation, Overfitting, Track
 from quantail.evaluation.tables import compare, measure_series
+from quantail.evaluation.tail import tail_note
 from quantail.evaluation.verdict import market_verdict
 from quantail.sb3.agent import DistributionalPPO
 from quantail.types import BoolArray, FloatArray
@@ -60,12 +61,13 @@ def judge_market(
         settings: Baselines, curves and intervals.
     """
     bootstrap, periods = settings.bootstrap, periods_per_year(task.bars)
+    length = task.config.episodes.length
     run, variants = run_variants(task, agent, settings)
     costs, delays = sensitivity_curves(variants, settings, periods)
     track = variants[OWN]
     judged, tracks = run, [track]
     if settings.sampled:
-        drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed)
+        drawn = AgentPolicy(agent, deterministic=False, seed=bootstrap.seed, budget_steps=length)
         judged = run_market(task.simulator(), drawn, horizon(agent.gamma))
         tracks.append(make_track(task, judged, name="agent_sampled", label="Agent, drawn actions"))
     tracks += [*market_baselines(task, settings.momentum_window), average_position(task, track)]
@@ -94,7 +96,7 @@ def judge_market(
         delay_curve=delays,
         calibration=calibration,
         overfitting=overfitting(track.portfolio.net_return, n_trials, trial_returns),
-        notes=tuple(_notes(role, tracks, constant, calibration)),
+        notes=tuple(_notes(role, tracks, constant, calibration, tail_note(agent, run, length))),
     )
     return evaluation, Evidence(variants, foretold, trial_returns, constant)
 
@@ -131,6 +133,7 @@ def _notes(
     tracks: Sequence[Track],
     constant: ConstantPosition | None,
     calibration: Calibration | None,
+    of_tail: str | None,
 ) -> list[str]:
     notes = [
         f"{track.label}: the account in {window.symbol} was {window.ended}; it earns "
@@ -141,6 +144,8 @@ def _notes(
     ]
     if constant is not None:
         notes.insert(0, constant.sentence(f"the {role}"))
+    if of_tail is not None:
+        notes.append(of_tail)
     if calibration is None:
         notes.append(UNJUDGED_CRITIC)
     return notes

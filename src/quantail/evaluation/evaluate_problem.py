@@ -149,9 +149,13 @@ def known_policies(
     task: ProblemTask, agent: DistributionalPPO, settings: ProblemEvaluation
 ) -> dict[str, tuple[str, ActingPolicy[Any]]]:
     """Return labels and policies by name: the agent's, then those of the problem."""
-    policies: dict[str, tuple[str, ActingPolicy[Any]]] = {"agent": ("Agent", AgentPolicy(agent))}
+    steps = task.budget_steps
+    policies: dict[str, tuple[str, ActingPolicy[Any]]] = {
+        "agent": ("Agent", AgentPolicy(agent, budget_steps=steps))
+    }
     if settings.sampled:
-        drawn = AgentPolicy(agent, deterministic=False, seed=settings.bootstrap.seed)
+        seed = settings.bootstrap.seed
+        drawn = AgentPolicy(agent, deterministic=False, seed=seed, budget_steps=steps)
         policies["agent_sampled"] = ("Agent, drawn actions", drawn)
     for name, rule in task.problem.policies().items():
         label = _LABELS.get(name, name.replace("_", " ").capitalize())
@@ -280,11 +284,12 @@ def problem_curves(
         n_steps=min(task.n_steps, _CURVE_STEPS),
         burn_in=min(task.burn_in, _CURVE_BURN_IN),
     )
+    policy = AgentPolicy(agent, budget_steps=task.budget_steps)
     on_costs = [(factor, 0) for factor in settings.cost_factors]
     on_delays = [(1.0, delay) for delay in settings.delays]
     found = {
         (factor, delay): problem_measures(
-            run_problem(few, AgentPolicy(agent), cost_scale=factor, delay=delay), settings.bootstrap
+            run_problem(few, policy, cost_scale=factor, delay=delay), settings.bootstrap
         )
         for factor, delay in dict.fromkeys([*on_costs, *on_delays])
     }

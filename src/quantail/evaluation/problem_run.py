@@ -53,6 +53,14 @@ class ProblemTask:
     burn_in: int = 200
     """Steps before the count starts; none for a problem that ends."""
 
+    @property
+    def budget_steps(self) -> int | None:
+        """Steps of an episode in training, after which an agent's budget starts anew.
+
+        None for a problem that ends by itself.
+        """
+        return self.problem.build(1, self.seed).episode_length
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemRun:

@@ -131,7 +131,9 @@ class MarketSplit:
 
     def validate(self, agent: DistributionalPPO) -> Validation:
         """Return the chosen measure over the validation windows."""
-        track = backtest(self._task("validation"), AgentPolicy(agent))
+        task = self._task("validation")
+        policy = AgentPolicy(agent, budget_steps=task.config.episodes.length)
+        track = backtest(task, policy)
         returns = track.portfolio.net_return
         value = score(track.portfolio, self.metric, periods_per_year(self.bars))
         constant = constant_position(

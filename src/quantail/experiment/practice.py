@@ -93,7 +93,7 @@ def practise(
         practice.problem, practice.test_envs, practice.test_steps, seed + 1, burn_in=burn_in
     )
     runs = {
-        "agent": run_problem(task, AgentPolicy(agent)),
+        "agent": run_problem(task, AgentPolicy(agent, budget_steps=task.budget_steps)),
         solution.base: run_problem(task, RuleOfProblem(rules[solution.base])),
         "optimal": run_problem(task, RuleOfProblem(rules["optimal"])),
     }

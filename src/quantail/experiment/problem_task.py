@@ -61,7 +61,7 @@ class KnownProblem:
     def validate(self, agent: DistributionalPPO) -> Validation:
         """Return the mean reward, and its place between trivial and optimal."""
         task = _instances(self.environment, self.seed, "validation")
-        run = run_problem(task, AgentPolicy(agent))
+        run = run_problem(task, AgentPolicy(agent, budget_steps=task.budget_steps))
         value = float(run.rewards.mean())
         room = self.optimal_value - self.base_value
         fraction = (value - self.base_value) / room if room > 0.0 else None
