@@ -12,6 +12,7 @@ from quantail.risk.control import (
     RiskState,
     alpha_now,
     measured_cvar,
+    of_weights,
     step_risk,
     target_draw,
     trained_weight,
@@ -65,6 +66,7 @@ def after_tail_cycle(
     """
     assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
     assert policy.budget is not None, "with tail risk a policy has a budget"
+    state = of_weights(state, float(policy.budget.target), float(policy.budget.scale))
     alpha = alpha_now(settings, now.progress)
     predicted = start_tail(policy, rollout, state.search.target, alpha, generator)
     curve: TargetCurve | None = None

@@ -51,6 +51,26 @@ class RiskState:
     warned_cut: bool = False
 
 
+def of_weights(state: RiskState, target: float, scale: float) -> RiskState:
+    """Return the state with the target and scale that the policy's weights were trained with.
+
+    They are the policy's and travel with its weights, so that those of another agent bring theirs.
+    """
+    if (state.search.target, state.scale) == (target, scale):
+        return state
+    return replace(state, scale=scale, search=replace(state.search, target=target))
+
+
+def begun_anew(settings: RiskConfig, state: RiskState) -> RiskState:
+    """Return the state of an agent of which something else is wanted from now on.
+
+    The multiplier and what was said of the limit start anew; target, scale and search stay.
+    """
+    is_limited = state.active and settings.limit is not None
+    dual = first_dual(settings.dual) if is_limited else DualState()
+    return replace(state, dual=dual, warned_infeasible=False)
+
+
 @dataclass(frozen=True, slots=True)
 class RiskMeasurement:
     """What one cycle showed."""
@@ -156,10 +176,7 @@ def step_risk(
     if not state.active:
         if returns.size < needed_episodes(settings.alpha):
             return state
-        scale = _spread(returns)
-        search = first_search(returns, settings.alpha, scale, settings.limit)
-        dual = DualState() if settings.limit is None else first_dual(settings.dual)
-        return replace(state, active=True, scale=scale, search=search, dual=dual)
+        return _activated(settings, state, returns)
     # With a target that has become safe, only episodes from others still show what is possible.
     possible = np.concatenate([returns, state.explored_returns])
     spread = _spread(possible)
@@ -181,6 +198,19 @@ def step_risk(
         progress=progress,
     )
     return replace(state, search=search)
+
+
+def _activated(settings: RiskConfig, state: RiskState, returns: FloatArray) -> RiskState:
+    """Return the first state in which the tail has weight.
+
+    Target and scale that came with the weights are those that the policy answers to, and stay.
+    """
+    given: float | None = None
+    scale = _spread(returns)
+    if (state.search.target, state.scale) != (SearchState().target, RiskState().scale):
+        given, scale = state.search.target, state.scale
+    search = first_search(returns, settings.alpha, scale, settings.limit, given)
+    return begun_anew(settings, replace(state, active=True, scale=scale, search=search))
 
 
 def _spread(returns: FloatArray) -> float:

@@ -80,14 +80,21 @@ class Preference:
 
 
 def first_search(
-    returns: FloatArray, alpha: float, scale: float, limit: float | None = None
+    returns: FloatArray,
+    alpha: float,
+    scale: float,
+    limit: float | None = None,
+    given: float | None = None,
 ) -> SearchState:
     """Return the state after the first returns.
 
-    ν is the limit, unless it lies above the range, as a policy that never falls short of it keeps
-    it; without a limit it is their α-quantile.
+    ν is the ``given`` one, with which the weights were trained elsewhere, unless it lies below the
+    limit, which it could not keep. Else it is the limit, unless that lies above the range, as a
+    policy that never falls short of it keeps it; without a limit it is their α-quantile.
     """
     low, high = _span(returns, alpha, scale, limit)
+    if given is not None and (limit is None or given >= limit):
+        return SearchState(target=given, low=min(low, given), high=max(high, given))
     if limit is not None:
         return SearchState(target=min(limit, high), low=low, high=high)
     target = empirical_cvar(torch.from_numpy(returns), alpha).var

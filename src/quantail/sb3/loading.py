@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from warnings import warn
 
@@ -22,9 +22,11 @@ from stable_baselines3.common.vec_env import VecEnv
 from quantail.checkpoint.archive import Checkpoint, CheckpointError, Json, Location, read
 from quantail.checkpoint.values import Unpacker
 from quantail.errors import ConfigError, QuantailError, QuantailWarning
+from quantail.risk.config import risk_config
 from quantail.sb3.normalization import check_statistics, restore_statistics
 from quantail.sb3.parameters import agent_state, parameters_of, reader_of, set_parameters
 from quantail.sb3.policy import MlpPolicy
+from quantail.sb3.risk import resumed_cost, resumed_risk
 from quantail.sb3.saving import BUFFERS, COUNTS, FOLDED, LAST, NEEDED, SPACES, arguments, versions
 from quantail.state import TrainState
 
@@ -79,6 +81,7 @@ def load_agent(
         _fill(model, parameters_of(checkpoint, custom), "policy_kwargs" in custom)
         excluded = set(state["excluded"])
         _restore_progress(model, reader, state["progress"], excluded, wrapped, force_reset)
+        _resume_limits(model, reader, state["settings"], {*custom, *changes})
         restore_statistics(normalizers, wrapped)
     return model
 
@@ -262,3 +265,25 @@ def _restore_progress(
         if name in BUFFERS and value is not None:
             value = deque(value, maxlen=model._stats_window_size)  # noqa: PLW2901
         setattr(model, name, value)
+
+
+def _resume_limits(
+    model: "DistributionalPPO", reader: Unpacker, stored: Mapping[str, Json], given: set[str]
+) -> None:
+    """Start multipliers anew where ``given`` settings ask for something else than the saved ones.
+
+    What was left out of the file may have been anything, so it counts as something else.
+    """
+    names = ("cvar_alpha", "cvar_limit", "cvar_weight", "risk", "cost")
+    if given.isdisjoint(names):
+        return
+    saved = {name: reader.unpack(stored[name], name) for name in names if name in stored}
+    risk = None
+    if all(name in saved for name in names[:4]):
+        risk = risk_config(*(saved[name] for name in names[:4]))
+    settings, state = model.learner_config, model.train_state
+    model.train_state = replace(
+        state,
+        risk=resumed_risk(settings.tail_risk, risk, state.risk),
+        cost=resumed_cost(settings.cost, saved.get("cost"), state.cost),
+    )

@@ -1,5 +1,6 @@
 """Tail risk between the agent's arguments, its policy and its environment."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
@@ -10,9 +11,10 @@ from quantail.nets.budget import BudgetConfig
 from quantail.nets.cost import CostCritic
 from quantail.nets.critics import QuantileCritic
 from quantail.risk.budget import TargetDraw
-from quantail.risk.config import RiskConfig
-from quantail.risk.control import target_draw
-from quantail.risk.cost import CostLimit
+from quantail.risk.config import DualConfig, RiskConfig
+from quantail.risk.control import RiskState, begun_anew, of_weights, target_draw
+from quantail.risk.cost import CostLimit, CostState
+from quantail.risk.dual import DualState, first_dual
 from quantail.sb3.normalization import check_raw_rewards
 
 if TYPE_CHECKING:
@@ -99,7 +101,30 @@ def check_risk(risk: RiskConfig | None, network: PolicyConfig, env: VecEnv | Non
 
 def next_targets(model: "DistributionalPPO") -> TargetDraw | None:
     """Return from which budgets the next episodes start; None without tail risk."""
-    risk = model.learner_config.tail_risk
-    if risk is None:
+    risk, budget = model.learner_config.tail_risk, model.policy.net.budget
+    if risk is None or budget is None:
         return None
-    return target_draw(risk, model.train_state.risk, 1.0 - model._current_progress_remaining)
+    state = of_weights(model.train_state.risk, float(budget.target), float(budget.scale))
+    return target_draw(risk, state, 1.0 - model._current_progress_remaining)
+
+
+def resumed_risk(risk: RiskConfig | None, saved: RiskConfig | None, state: RiskState) -> RiskState:
+    """Return where tail risk stands when an agent goes on, maybe with other settings.
+
+    Another α, weight, limit or control starts the multiplier anew.
+    """
+    if risk is None or (saved is not None and _wanted(risk) == _wanted(saved)):
+        return state
+    return begun_anew(risk, state)
+
+
+def _wanted(risk: RiskConfig) -> tuple[float, float | None, float | None, DualConfig]:
+    return risk.alpha, risk.weight, risk.limit, risk.dual
+
+
+def resumed_cost(cost: CostLimit | None, saved: CostLimit | None, state: CostState) -> CostState:
+    """Return where a limit on a mean cost stands when an agent goes on, as for tail risk."""
+    if cost is None or cost == saved:
+        return state
+    dual = first_dual(cost.dual) if state.active else DualState()
+    return replace(state, dual=dual, warned_infeasible=False)
