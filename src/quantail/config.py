@@ -99,6 +99,11 @@ class LearnerConfig:
                 "schedules.cvar_weight has no effect without a fixed cvar_weight, whose place it "
                 "takes; give cvar_weight, or leave it out"
             )
+        if self.tail_risk is not None and self.targets.critic_target == "scalar":
+            raise ConfigError(
+                "tail risk needs critics that learn the law of returns, and critic_target 'scalar' "
+                "teaches them one that is too narrow; leave critic_target out"
+            )
         if self.tail_risk is not None and isinstance(self.imitation, Cloning):
             raise ConfigError(
                 "imitation=Cloning(...) cannot be used with tail risk: demonstrations come without "

@@ -115,12 +115,19 @@ def _problems(annotation: Any, value: Any, path: str) -> Iterator[ConfigProblem]
     if rule or rules:
         yield ConfigProblem(path, f"{rule or ' and '.join(rules)}; was {value!r}")
     elif origin is tuple and isinstance(value, tuple):
+        if arguments == (float, Ellipsis) and _are_plain(value):
+            return
         items = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
         if len(items) != len(value):
             yield ConfigProblem(path, f"must have {len(items)} entries; was {value!r}")
             return
         for number, (item, given) in enumerate(zip(items, value, strict=True)):
             yield from _problems(item, given, f"{path}[{number}]")
+
+
+def _are_plain(numbers: tuple[Any, ...]) -> bool:
+    """Say quickly whether all are finite floats: a run's state has thousands, in every update."""
+    return set(map(type, numbers)) <= {float} and all(map(math.isfinite, numbers))
 
 
 def _union_problems(members: tuple[Any, ...], value: Any, path: str) -> Iterator[ConfigProblem]:

@@ -12,6 +12,7 @@ from quantail.risk.control import (
     RiskState,
     alpha_now,
     measured_cvar,
+    needed_episodes,
     of_weights,
     step_risk,
     target_draw,
@@ -67,8 +68,8 @@ def after_tail_cycle(
     assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
     assert policy.budget is not None, "with tail risk a policy has a budget"
     state = of_weights(state, float(policy.budget.target), float(policy.budget.scale))
-    alpha = alpha_now(settings, now.progress)
-    predicted = start_tail(policy, rollout, state.search.target, alpha, generator)
+    target, twin = state.search.target, policy.config.twin
+    predicted = start_tail(rollout, target, settings.alpha, twin, generator)
     curve: TargetCurve | None = None
     if state.active and now.progress < settings.search.settle:
         grid = target_grid(settings.search, state.search)
@@ -127,8 +128,8 @@ def _info(
 def _coverage(seen: RiskMeasurement, predicted: StartTail | None) -> float | None:
     """Return the share of episodes from the target that fell to the predicted α-quantile or below.
 
-    An episode that ends in a rollout was predicted by critics at most one episode older; in a
-    calibrated critic's case the share is α, or more where the quantile has mass of its own.
+    The critics had not learned from these episodes when they predicted it. In a calibrated critic's
+    case the share is α, or more where the quantile has mass of its own.
     """
     fresh: FloatArray = seen.returns[~seen.explored]
     if predicted is None or not fresh.size:
@@ -147,18 +148,42 @@ def told_infeasible(
     return replace(state, risk=replace(state.risk, warned_infeasible=True)), advice
 
 
-def told_broken(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str | None:
-    """Return a sentence for the last cycle if a limit is broken by two standard errors.
+def told_at_end(settings: RiskConfig, state: TrainState, info: RiskInfo) -> str | None:
+    """Return a sentence for the last cycle: tail risk was never on, or a limit is broken.
 
-    Nothing is said of a tail of few episodes, nor of a limit that was called infeasible.
+    Nothing is said of a limit that was called infeasible.
     """
-    if state.risk.warned_infeasible or (info.tail_episodes or 0) < _FEW_EPISODES:
+    risk = state.risk
+    if not risk.active:
+        return (
+            f"tail risk had no effect: {len(risk.returns)} episodes ended, and "
+            f"{needed_episodes(settings.alpha)} are needed to know a tail of {settings.alpha}. "
+            "Train longer, use shorter episodes or a larger cvar_alpha"
+        )
+    if settings.limit is None:
+        return None if risk.search.means else _unsearched(settings, risk)
+    if risk.warned_infeasible or info.cvar is None or info.cvar_error is None:
         return None
-    if info.violation is None or info.cvar is None or info.cvar_error is None:
-        return None
-    if info.violation <= 2 * info.cvar_error:
+    if (info.tail_episodes or 0) < _FEW_EPISODES:
+        return (
+            f"cvar_limit = {settings.limit} cannot be judged: CVaR of the last episodes is "
+            f"{info.cvar:.4g}, from {info.tail_episodes or 0:.3g} episodes in the tail. Train "
+            "longer, use shorter episodes or a larger cvar_alpha"
+        )
+    if info.violation is None or info.violation <= 2 * info.cvar_error:
         return None
     return _limit(settings).broken(info.cvar, info.cvar_error)
+
+
+def _unsearched(settings: RiskConfig, risk: RiskState) -> str | None:
+    """Return a sentence about a target that never was compared with others, if others count."""
+    if settings.search.share == 0:
+        return None
+    return (
+        f"the target of tail risk ({risk.search.target:.4g}) was not compared with others: too few "
+        f"episodes had ended before search.settle ({settings.search.settle}) of training. Train "
+        "longer, use shorter episodes, a larger cvar_alpha or a later search.settle"
+    )
 
 
 def told_cut(state: TrainState) -> tuple[TrainState, str | None]:

@@ -24,7 +24,7 @@ from quantail.risk.search import SearchState
 from quantail.rollout.collect import collect, start
 from quantail.rollout.environment import EnvStep
 from quantail.rollout.sequences import gather, minibatches
-from quantail.rollout.target_curve import start_tail, target_curve
+from quantail.rollout.target_curve import _some, start_tail, target_curve
 from quantail.state import TrainState
 from quantail.tail_control import tail_objective
 from quantail.targets.compute import TailObjective, compute_targets
@@ -273,13 +273,15 @@ def test_a_cycle_moves_target_scale_and_multiplier() -> None:
 def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
     state = risky(core=NoCoreConfig(), length=1, twin="off")
     rollout, policy = state.rollouts[1], state.policy
+    few = rollout.episode_starts.clone()
+    few[3:] = False
+    rollout = replace(rollout, episode_starts=few)
     assert policy.budget is not None
     grid = np.array([-2.0, 0.5])
     found = target_curve(policy, rollout, grid, state.generator)
     assert found is not None
-    tails = [start_tail(policy, rollout, target, 0.25, state.generator) for target in grid]
     rows = rollout.observations[rollout.episode_starts]  # type: ignore[index]
-    rows = rows[:: max(1, len(rows) // 32)][:32]
+    assert 0 < len(rows) <= 32
     for k, target in enumerate(grid):
         seen = policy.budget(torch.full((len(rows),), target))
         starts = torch.ones(len(rows), dtype=torch.bool)
@@ -290,12 +292,35 @@ def test_the_curve_is_what_the_critics_say_at_each_target() -> None:
         assert bool((weights == weights[0]).all())
         short = np.maximum(target - pooled, 0.0).mean()
         assert found.shortfalls[k] == pytest.approx(short, abs=1e-4)
-        tail = tails[k]
-        assert tail is not None
-        assert tail.cvar == pytest.approx(pooled[: len(pooled) // 4].mean(), abs=1e-4)
-        assert pooled[len(pooled) // 4 - 1] <= tail.quantile + 1e-6
-        assert tail.quantile <= pooled[len(pooled) // 4] + 1e-6
-    assert tails[0] != tails[1]
+
+
+def test_the_predicted_tail_is_what_the_critics_said_when_episodes_started() -> None:
+    """Whatever they have learned since: an episode judges those that had not seen it."""
+    state = risky(core=NoCoreConfig(), length=1, twin="off")
+    rollout = state.rollouts[1]
+    assert rollout.budget is not None
+    found = start_tail(rollout, DRAW.target, 0.25, "off", state.generator)
+    chosen = rollout.episode_starts & (rollout.budget.budgets == DRAW.target)
+    atoms, weights = rollout.values[0].rows(chosen).atoms()
+    assert 0 < len(atoms) <= 32
+    assert bool((weights == weights[0]).all())
+    pooled = np.sort(atoms.numpy().ravel())
+    assert found is not None
+    assert found.cvar == pytest.approx(pooled[: len(pooled) // 4].mean(), abs=1e-4)
+    assert pooled[len(pooled) // 4 - 1] <= found.quantile + 1e-6
+    assert found.quantile <= pooled[len(pooled) // 4] + 1e-6
+    assert start_tail(rollout, 77.0, 0.25, "off", state.generator) is None
+
+
+def test_starts_are_read_from_all_environments() -> None:
+    """Sixteen environments in step, eight episodes each: equal steps would meet four of them."""
+    starts = torch.zeros(64, 16, dtype=torch.bool)
+    starts[::8] = True
+    times, envs = _some(starts)
+    assert len(times) == 32
+    assert bool(starts[times, envs].all())
+    assert len(envs.unique()) == 16
+    assert len(times.unique()) == 8
 
 
 def test_settings_that_do_not_go_together_are_refused() -> None:
@@ -304,6 +329,9 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         with pytest.raises(ConfigError, match=r"schedules\.cvar_weight has no effect without"):
             settings(schedules=falling, tail_risk=risk)
     settings(schedules=falling, tail_risk=RiskConfig(weight=1.0))
+    scalar = replace(TARGETS, critic_target="scalar")
+    with pytest.raises(ConfigError, match="critic_target 'scalar' teaches them one that is too"):
+        settings(tail_risk=RiskConfig(weight=1.0), targets=scalar)
     with pytest.raises(ConfigError, match="demonstrations come without the budget"):
         settings(tail_risk=RiskConfig(weight=1.0), imitation=Cloning(coefficient=1.0))
 

@@ -47,18 +47,20 @@ def test_the_mean_and_its_error() -> None:
 
 def test_a_mean_above_the_limit_raises_the_multiplier_and_one_below_lowers_it() -> None:
     for cost, rises in ((1.2, True), (0.8, False)):
-        after = step_cost(LIMITED, ACTIVE, seen(cost), 0.0)
-        assert (after.dual.multiplier > ACTIVE.dual.multiplier) == rises
-        # the same as CVaR's control with both signs turned
-        assert after.dual == step_dual(LIMITED.dual, ACTIVE.dual, -cost, -1.0, after.unit)
+        for count, new in ((1, 0.01), (100, 1.0), (200, 1.0)):
+            after = step_cost(LIMITED, ACTIVE, seen(*[cost] * count), 0.0)
+            assert (after.dual.multiplier > ACTIVE.dual.multiplier) == rises
+            # the same as CVaR's control with both signs turned
+            same = step_dual(LIMITED.dual, ACTIVE.dual, -cost, -1.0, after.unit, new)
+            assert after.dual.multiplier == pytest.approx(same.multiplier, rel=1e-9)
 
 
 def test_a_violation_counts_at_most_as_one_unit_on_both_sides() -> None:
     """Else a careless start winds the multiplier up further than it ever comes back."""
     falling = replace(ACTIVE, unit=1e-3)
     settings = CostLimit(limit=1.0, dual=replace(LIMITED.dual, proportional=0.0, derivative=0.0))
-    up = step_cost(settings, ACTIVE, seen(1e6), 0.0).dual
-    down = step_cost(settings, falling, seen(0.0), 0.0).dual
+    up = step_cost(settings, ACTIVE, seen(*[1e6] * 100), 0.0).dual
+    down = step_cost(settings, falling, seen(*[0.0] * 100), 0.0).dual
     gain, slack = settings.dual.integral, settings.dual.slack
     assert up.integral - 3.7 == pytest.approx(gain)
     assert down.integral - 3.7 == pytest.approx(-gain * (1 - slack))

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from quantail.errors import ConfigError
-from quantail.risk.config import DualConfig, RiskConfig, risk_config
+from quantail.risk.config import DualConfig, RiskConfig, TargetSearch, risk_config
+from quantail.risk.control import RiskMeasurement, RiskState, step_risk
 from quantail.risk.dual import DualState, first_dual, is_infeasible, step_dual, violation
 from tests.catalogue import catalogue
 
@@ -78,6 +80,34 @@ def test_the_multiplier_falls_more_slowly_than_it_rises() -> None:
     assert step_dual(settings, state, 1.0, 0.0, 1.0).multiplier == pytest.approx(0.38)
 
 
+def test_a_measurement_that_is_partly_new_counts_in_part() -> None:
+    settings = DualConfig(proportional=0.1, integral=0.2, derivative=0.0, smoothing=0.5)
+    state = DualState(multiplier=0.4, integral=0.4, error=0.2)
+    found = step_dual(settings, state, -1.0, 0.0, 1.0, new=0.05)  # a quarter of the integral gain
+    assert found.error == pytest.approx(0.2 + 0.25 * 0.5 * 0.8)
+    assert found.integral == pytest.approx(0.4 + 0.05)
+    assert found.multiplier == pytest.approx(0.1 * 0.3 + 0.45)
+    whole = step_dual(settings, state, -1.0, 0.0, 1.0)
+    assert step_dual(settings, state, -1.0, 0.0, 1.0, new=0.2) == whole
+
+
+@pytest.mark.parametrize(("fresh", "updates"), [(1, 2000), (8, 500), (200, 300)])
+def test_the_multiplier_does_not_run_ahead_of_few_episodes(fresh: int, updates: int) -> None:
+    """Returns N(s/2, s) with s = 1/(1 + λ) keep a CVaR of -.386 at λ = 1; they answer at once."""
+    dual = DualConfig(hold=0.0, slack=0.0, relief=1.0)
+    settings = RiskConfig(alpha=0.25, limit=-0.3856, dual=dual)
+    rng, state, highest = np.random.default_rng(0), RiskState(), 0.0
+    nothing = np.zeros(fresh)
+    for _ in range(updates):
+        spread = 1 / (1 + state.dual.multiplier)
+        returns = rng.normal(0.5 * spread, spread, fresh)
+        seen = RiskMeasurement(returns, nothing, nothing.astype(bool), None)
+        state = step_risk(settings, state, seen, 1.0)
+        highest = max(highest, state.dual.multiplier)
+    assert state.dual.multiplier == pytest.approx(1.0, abs=0.2)
+    assert highest < 1.4
+
+
 def test_infeasible_after_patience_at_the_cap() -> None:
     settings = replace(PLAIN, patience=3)
     state = DualState(multiplier=1.0, integral=1.0)
@@ -95,6 +125,12 @@ def test_refusals() -> None:
         RiskConfig(weight=0.5, limit=-1.0)
     with pytest.raises(ConfigError, match=r"risk\.dual has no effect with a fixed cvar_weight"):
         RiskConfig(weight=0.5, dual=DualConfig(cap=3.0))
+    late = TargetSearch(settle=0.9)
+    RiskConfig(weight=0.5, anneal=0.9, search=late)
+    with pytest.raises(ConfigError, match=r"anneal must be at most search\.settle \(0\.5\).*0\.6"):
+        RiskConfig(weight=0.5, anneal=0.6)
+    with pytest.raises(ConfigError, match=r"anneal must be at most dual\.hold \(0\.5\).*was 0\.6"):
+        RiskConfig(limit=-1.0, anneal=0.6, search=late)
     with pytest.raises(ConfigError, match="would never rise"):
         DualConfig(proportional=0.0, integral=0.0)
     with pytest.raises(ConfigError, match=r"dual\.start must be at most dual\.cap \(0\.1\)"):

@@ -65,6 +65,7 @@ def test_cut_episodes_are_said_once_also_after_loading(tmp_path: Path) -> None:
     assert again.train_state.risk.cut == again.train_state.risk.ended == 8 * 16
 
 
+@pytest.mark.filterwarnings("ignore:the target of tail risk")  # few episodes
 def test_the_sentence_says_what_happens_and_what_to_do() -> None:
     message = (
         "measured over their returns up to the cut, while the critics also value what would follow"

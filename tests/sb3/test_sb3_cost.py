@@ -76,6 +76,7 @@ def test_without_a_limit_no_cost_is_read() -> None:
         assert torch.equal(value, ends[1][name]), name
 
 
+@pytest.mark.filterwarnings("ignore:the target of tail risk")  # few episodes
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
 def test_costs_are_measured_and_recorded(policy: str) -> None:
     model = agent(policy, cvar_weight=0.5, cvar_alpha=0.2).learn(3 * ROWS)
@@ -92,6 +93,7 @@ def test_costs_are_measured_and_recorded(policy: str) -> None:
     assert found["cost/mean"] == pytest.approx(0.52 * discounts, rel=0.15)
 
 
+@pytest.mark.filterwarnings("ignore:the target of tail risk")  # few episodes
 def test_costs_of_explored_targets_are_left_out() -> None:
     """As for CVaR: what counts are episodes from the target that the policy will have."""
     model = agent(cvar_weight=0.5, cvar_alpha=0.2).learn(3 * ROWS)

@@ -23,6 +23,8 @@ from quantail.sb3.problem_vec_env import ProblemVecEnv
 from quantail.sim.problems import GambleChain
 from tests.catalogue import catalogue
 
+FEW = pytest.mark.filterwarnings("ignore:cvar_limit = -1.4 cannot be judged")
+
 
 def env(n_envs: int = 16, seed: int = 0) -> ProblemVecEnv:
     return ProblemVecEnv(GambleChain().build(n_envs, seed))
@@ -48,6 +50,36 @@ def test_refusals() -> None:
         agent(risk=RiskConfig(weight=0.3), cvar_alpha=0.1)
     with pytest.raises(ConfigError, match="exactly one of cvar_weight"):
         agent(cvar_weight=0.5, cvar_limit=-1.0)
+
+
+def test_tail_risk_that_never_acted_says_so() -> None:
+    model = agent(cvar_alpha=0.05, cvar_weight=1.0)
+    message = "tail risk had no effect: 32 episodes ended, and 40 are needed to know a tail of 0.05"
+    with pytest.warns(QuantailWarning, match=message):
+        model.learn(160)
+    assert not model.train_state.risk.active
+
+
+def test_a_limit_that_cannot_be_judged_says_so() -> None:
+    message = r"cvar_limit = 5\.0 cannot be judged: CVaR .* is -.*, from 3\.2 episodes in the tail"
+    with pytest.warns(QuantailWarning, match=message):
+        agent(cvar_limit=5.0).learn(160)
+
+
+def test_a_target_that_was_never_compared_says_so() -> None:
+    """Forty episodes are there only after the second of three rollouts, after ``settle``."""
+    message = r"was not compared with others: too few .* before search\.settle \(0\.5\)"
+    model = agent(cvar_alpha=0.05, cvar_weight=1.0)
+    with pytest.warns(QuantailWarning, match=message):
+        model.learn(3 * 160)
+    assert model.train_state.risk.active
+
+
+@catalogue("F33")
+def test_cells_wider_than_the_tail_are_told() -> None:
+    coarse = QuantileCritic(n_quantiles=8)
+    with pytest.warns(QuantailWarning, match=r"cvar_alpha = 0\.1 is smaller than the first cell"):
+        agent(critic=coarse)
 
 
 @catalogue("F40")
@@ -160,6 +192,7 @@ def test_saved_and_loaded_agents_act_alike_and_go_on_alike(tmp_path: Path) -> No
         DistributionalPPO.load(tmp_path / "agent", env=env(), device="cpu", gamma=0.5)
 
 
+@FEW
 def test_recorded_risk_metrics_are_the_declared_ones() -> None:
     model = agent(policy_kwargs={"net_arch": [8]})
     model.learn(160)

@@ -116,6 +116,16 @@ class RiskConfig:
             raise ConfigError(
                 "risk.dual has no effect with a fixed cvar_weight; leave it out, or give cvar_limit"
             )
+        if self.anneal > self.search.settle:
+            raise ConfigError(
+                f"anneal must be at most search.settle ({self.search.settle}), as the target would "
+                f"be chosen for another alpha; was {self.anneal}"
+            )
+        if self.limit is not None and self.anneal > self.dual.hold:
+            raise ConfigError(
+                f"anneal must be at most dual.hold ({self.dual.hold}), as the multiplier would "
+                f"answer for a policy of another alpha; was {self.anneal}"
+            )
 
 
 def risk_config(

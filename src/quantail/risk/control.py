@@ -165,7 +165,8 @@ def step_risk(
         scheduled: Weight that a schedule puts in place of the fixed one.
     """
     fresh, drawn = seen.returns[~seen.explored], seen.returns[seen.explored]
-    kept = max(math.ceil(_LEAST_TAIL / settings.alpha), fresh.size)
+    measured = math.ceil(_LEAST_TAIL / settings.alpha)
+    kept = max(measured, fresh.size)
     explored = (*state.explored_returns, *drawn.tolist())[-kept:]
     state = replace(
         state,
@@ -184,7 +185,8 @@ def step_risk(
     state = replace(state, scale=state.scale + rate * (spread - state.scale))
     if settings.limit is not None and fresh.size and progress >= settings.dual.hold:
         cvar = empirical_cvar(torch.from_numpy(returns), settings.alpha).cvar
-        dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale)
+        new = min(1.0, fresh.size / measured)
+        dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale, new)
         state = replace(state, dual=dual)
     search = step_search(
         settings.search,

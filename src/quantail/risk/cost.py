@@ -180,7 +180,8 @@ def step_cost(
     mean = float(costs.mean())
     # A unit no smaller than the distance holds the error within ±1.
     unit = max(state.unit, abs(mean - settings.limit))
-    dual = step_dual(settings.dual, state.dual, -mean, -settings.limit, unit)
+    new = min(1.0, seen.costs.size / _KEPT)
+    dual = step_dual(settings.dual, state.dual, -mean, -settings.limit, unit, new)
     return replace(state, dual=dual)
 
 

@@ -1,14 +1,16 @@
 """The multiplier of a CVaR limit: PID control in absolute form.
 
     e = (limit - CVaR) / scale                                 positive is violation
-    ē ← β ē + (1 - β) e                                        smoothed
-    I ← clip(I + k_i e, 0, cap), held while λ is at its cap and e > 0
+    ē ← ē + s (1 - β) (e - ē)                                  smoothed
+    I ← clip(I + s k_i e, 0, cap), held while λ is at its cap and e > 0
     λ = clip(k_p ē + I + k_d max(0, Δē), 0, cap)
 
-λ does not stand on the right side: what the control remembers is in I and ē alone. A limit that is
-over-fulfilled by no more than ``slack`` scales counts as met exactly, so that the multiplier rests
-between two policies of which only one meets the limit, instead of cycling through both; beyond, e
-is multiplied by ``relief``.
+λ does not stand on the right side: what the control remembers is in I and ē alone. The pace s is
+min(1, n/k_i) where n is the share of the measurement that is new: I moves no faster than 1 per
+renewed measurement and unit of error, or it would run ahead of the few episodes that answer to it.
+A limit that is over-fulfilled by no more than ``slack`` scales counts as met exactly, so that the
+multiplier rests between two policies of which only one meets the limit, instead of cycling through
+both; beyond, e is multiplied by ``relief``.
 
 References:
     Stooke et al. 2020, Responsive safety in reinforcement learning by PID Lagrangian methods.
@@ -42,7 +44,12 @@ def violation(cvar: float, limit: float) -> float:
 
 
 def step_dual(
-    settings: DualConfig, state: DualState, cvar: float, limit: float, scale: float
+    settings: DualConfig,
+    state: DualState,
+    cvar: float,
+    limit: float,
+    scale: float,
+    new: float = 1.0,
 ) -> DualState:
     """Return the state after one more measurement.
 
@@ -52,15 +59,16 @@ def step_dual(
         cvar: Measured CVaR of the return.
         limit: The least CVaR allowed.
         scale: Unit of the violation, in return; greater than 0.
+        new: Share of the measurement that is new, in [0, 1].
     """
     error = (limit - cvar) / scale
     if error < 0:
         error = min(0.0, error + settings.slack) * settings.relief
-    beta = settings.smoothing
-    smoothed = beta * state.error + (1 - beta) * error
+    pace = min(1.0, new / max(settings.integral, 1e-12))
+    smoothed = state.error + pace * (1 - settings.smoothing) * (error - state.error)
     integral = state.integral
     if not (state.multiplier >= settings.cap and error > 0):
-        integral = min(max(integral + settings.integral * error, 0.0), settings.cap)
+        integral = min(max(integral + pace * settings.integral * error, 0.0), settings.cap)
     growth = max(0.0, smoothed - state.error)
     wanted = settings.proportional * smoothed + integral + settings.derivative * growth
     multiplier = min(max(wanted, 0.0), settings.cap)

@@ -1,8 +1,8 @@
 """What the critic predicts for episodes that would start from other targets."""
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -12,10 +12,11 @@ from quantail.nets.observations import map_observation
 from quantail.risk.cvar import cvar, quantile
 from quantail.risk.search import TargetCurve
 from quantail.risk.tail_advantage import shortfall
-from quantail.targets.twin import twin_atoms
+from quantail.targets.twin import Twin, twin_atoms
 from quantail.types import FloatArray
 
 _MOST_STARTS = 32
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @torch.no_grad()
@@ -57,13 +58,20 @@ class StartTail:
 
 @torch.no_grad()
 def start_tail(
-    policy: ActorCritic, rollout: Rollout, target: float, alpha: float, generator: Generator
+    rollout: Rollout, target: float, alpha: float, twin: Twin, generator: Generator
 ) -> StartTail | None:
-    """Predict CVaR and quantile of an episode from ``target``; else as :func:`target_curve`."""
-    law = start_laws(policy, rollout, np.array([target]), generator)
-    if law is None:
+    """Return the tail of an episode from ``target`` as the critics predicted it when it started.
+
+    They had not learned from this rollout yet, so its episodes can judge them. None when no episode
+    started from the target.
+    """
+    assert rollout.budget is not None, "with tail risk a rollout carries its budgets"
+    rows = _some(rollout.episode_starts & (rollout.budget.budgets == target))
+    count = len(rows[0])
+    if not count:
         return None
-    atoms, shares = law
+    atoms, weights = twin_atoms([law.rows(rows) for law in rollout.values], twin, generator)
+    atoms, shares = atoms.double().flatten(), weights.double().repeat(count) / count
     return StartTail(float(cvar(atoms, shares, alpha)), float(quantile(atoms, shares, alpha)))
 
 
@@ -75,14 +83,12 @@ def start_laws(
     None when no episode started in the rollout.
     """
     assert policy.budget is not None, "targets are those of a budget"
-    rows = rollout.episode_starts.flatten().nonzero().squeeze(1)
-    if not len(rows):
+    rows = _some(rollout.episode_starts)
+    n_grid, n_starts = len(grid), len(rows[0])
+    if not n_starts:
         return None
-    rows = rows[:: max(1, len(rows) // _MOST_STARTS)][:_MOST_STARTS]
-    n_grid, n_starts = len(grid), len(rows)
     starts = map_observation(
-        rollout.observations,
-        lambda part: part.flatten(0, 1)[rows].repeat(n_grid, *[1] * (part.ndim - 2)),
+        rollout.observations, lambda part: part[rows].repeat(n_grid, *[1] * (part.ndim - 2))
     )
     count = n_grid * n_starts
     inputs = policy.budget(torch.from_numpy(grid).repeat_interleave(n_starts))
@@ -90,3 +96,16 @@ def start_laws(
     output = policy.step(starts, policy.initial_state(count), is_first, None, inputs)
     atoms, weights = twin_atoms(output.values, policy.config.twin, generator)
     return atoms.double().view(n_grid, -1), weights.double().repeat(n_starts) / n_starts
+
+
+def _some(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return times and environments of up to 32 of the chosen rows, [R] each for [T, N] bool.
+
+    Steps by the golden ratio visit all environments and all times; equal steps may meet the same
+    few environments in every round.
+    """
+    times, envs = chosen.nonzero(as_tuple=True)
+    if len(times) <= _MOST_STARTS:
+        return times, envs
+    places = torch.arange(_MOST_STARTS, dtype=torch.float64) * _GOLDEN % 1 * len(times)
+    return times[places.long()], envs[places.long()]

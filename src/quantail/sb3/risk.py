@@ -14,6 +14,7 @@ from quantail.risk.budget import TargetDraw
 from quantail.risk.config import DualConfig, RiskConfig
 from quantail.risk.control import RiskState, begun_anew, of_weights, target_draw
 from quantail.risk.cost import CostLimit, CostState
+from quantail.risk.cvar import warn_if_coarse
 from quantail.risk.dual import DualState, first_dual
 from quantail.sb3.normalization import check_raw_rewards
 
@@ -88,6 +89,8 @@ def check_risk(risk: RiskConfig | None, network: PolicyConfig, env: VecEnv | Non
             "cvar_limit, cvar_weight and risk need critics that learn the law of returns; critic "
             "was scalar. Leave critic out, or use QuantileCritic or CategoricalCritic"
         )
+    if isinstance(network.critic, QuantileCritic):
+        warn_if_coarse(network.critic.edges().diff(), risk.alpha)
     check_raw_rewards(env, "tail risk")
     while isinstance(env, VecEnvWrapper):
         if isinstance(env, VecNormalize) and env.norm_reward:

@@ -27,7 +27,7 @@ from quantail.losses.value_clip import MeanClip
 from quantail.optim.entropy_control import without_effect
 from quantail.optim.guard import NonFiniteError
 from quantail.optim.safety import Snapshot
-from quantail.tail_control import told_broken, told_cut, told_infeasible
+from quantail.tail_control import told_at_end, told_cut, told_infeasible
 
 if TYPE_CHECKING:
     from quantail.sb3.agent import DistributionalPPO
@@ -123,7 +123,7 @@ def _tell_limits(model: "DistributionalPPO", result: UpdateResult) -> None:
         state, advice = told_infeasible(settings.tail_risk, state, result.risk)
         model.train_state = state
         if advice is None and is_last:
-            advice = told_broken(settings.tail_risk, state, result.risk)
+            advice = told_at_end(settings.tail_risk, state, result.risk)
         for sentence in (cut, advice):
             if sentence is not None:
                 warnings.warn(sentence, QuantailWarning, stacklevel=5)
