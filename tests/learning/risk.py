@@ -71,11 +71,11 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
     return Case(problem, 5, updates, settings, n_envs=1024, entropy=0.03, agent=SMALL)
 
 
-def bets(**risk: Any) -> Case:
+def bets(rate: float = 4e-3, **risk: Any) -> Case:
     settings = RiskConfig(alpha=0.1, search=replace(SHARP, focus=1.0, episode_rate=0.03), **risk)
     game = BettingGame()
     return Case(
-        game, 20, 600, settings, n_envs=1024, entropy=0.02, falls=(0.2, 0.9), rate=4e-3, agent=BETS
+        game, 20, 600, settings, n_envs=1024, entropy=0.02, falls=(0.2, 0.9), rate=rate, agent=BETS
     )
 
 
@@ -88,7 +88,7 @@ CASES = {
         updates=120, limit=1.5, dual=DualConfig(hold=0.0, proportional=0.1, integral=0.2, cap=2.0)
     ),
     "bets_03": bets(weight=0.3),
-    "bets_05": bets(weight=0.5),
+    "bets_05": bets(rate=2e-3, weight=0.5),
     "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.4, hold=0.6)),
     "peso": Case(
         peso_game(),
