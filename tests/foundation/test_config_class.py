@@ -1,6 +1,7 @@
 """Ranges hold however a configuration is built."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -8,6 +9,13 @@ from quantail.config_class import config
 from quantail.errors import ConfigError
 from tests.catalogue import catalogue
 from tests.foundation.shapes import CategoricalHead, Learning, QuantileHead, Root
+
+
+@config
+class Many:
+    """Thousands of numbers, as a run's state has them."""
+
+    numbers: tuple[float, ...] = ()
 
 
 def test_is_frozen_slotted_and_keyword_only() -> None:
@@ -52,6 +60,21 @@ def test_is_frozen_slotted_and_keyword_only() -> None:
 def test_out_of_range_is_refused_never_clipped(build: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((1.0, math.inf), r"numbers\[1\]: must be finite; was inf"),
+        ((1.0, math.nan), r"numbers\[1\]: must be finite; was nan"),
+        ((1.0, "2"), r"numbers\[1\]: must be a number; was '2'"),
+        ((True, 1.0), r"numbers\[0\]: must be a number; was True"),
+    ],
+)
+def test_each_of_many_numbers_is_checked(numbers: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Many(numbers=numbers)
+    assert Many(numbers=(1.0, 2)).numbers == (1.0, 2)
 
 
 def test_all_ranges_are_reported_at_once() -> None:
