@@ -117,7 +117,7 @@ CASES = {
         300,
         # A policy that changes smoothly shows at once that it has become bolder.
         RiskConfig(limit=-0.15, dual=DualConfig(relief=1.0, slack=0.0)),
-        n_envs=8192,  # the weight follows a CVaR measured over this many episodes
+        n_envs=20_000,  # the weight follows a CVaR measured over this many episodes
         entropy=0.0,
         rate=1e-3,
         agent={

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from quantail.risk.control import (
     target_draw,
     trained_weight,
 )
+from quantail.risk.cvar import empirical_cvar
 from quantail.risk.search import (
     Episodes,
     Preference,
@@ -28,6 +30,7 @@ from quantail.risk.search import (
     TargetCurve,
     explore_share,
     first_search,
+    settle_search,
     step_search,
     target_grid,
 )
@@ -54,12 +57,9 @@ def step(
     state: SearchState,
     found: TargetCurve | None,
     prefer: Preference = TRADE_OFF,
-    progress: float = 0.1,
     ended: Episodes = NO_EPISODES,
 ) -> SearchState:
-    return step_search(
-        SEARCH, state, found, ended, RETURNS, prefer, alpha=0.1, scale=1.0, progress=progress
-    )
+    return step_search(SEARCH, state, found, ended, RETURNS, prefer, alpha=0.1, scale=1.0)
 
 
 def searched(best: float, updates: int) -> SearchState:
@@ -178,11 +178,31 @@ def test_what_episodes_show_of_the_tail_is_a_bound_that_is_best_at_the_quantile(
     assert tails.max() == pytest.approx(-norm.pdf(norm.ppf(0.1)) / 0.1, abs=0.2)
 
 
-def test_a_settled_target_stays() -> None:
-    state = first_search(RETURNS, 0.1, 1.0)
-    found = curve(-0.2, target_grid(SEARCH, state))
-    assert step(state, found, progress=0.49) != state
-    assert step(state, found, progress=0.5) == state
+@pytest.mark.parametrize("final", ["kept", "quantile"])
+def test_a_settled_target_stays(final: Literal["kept", "quantile"]) -> None:
+    """Once, at ``settle``, it may become the quantile of the episodes that started from it."""
+    settings = RiskConfig(alpha=0.1, weight=1.0, search=TargetSearch(final=final))
+    state = step_risk(settings, RiskState(), seen(RETURNS), 0.0)
+    found = curve(-0.2, target_grid(settings.search, state.search))
+    nothing = np.zeros(0)
+    first = RiskMeasurement(nothing, nothing, nothing.astype(bool), found)
+    moving = step_risk(settings, state, first, 0.49).search
+    assert not moving.settled
+    assert moving.target != state.search.target
+    settled = step_risk(settings, replace(state, search=moving), first, 0.5)
+    assert settled.search.settled
+    quantile = empirical_cvar(torch.tensor(state.returns, dtype=torch.float64), 0.1).var
+    assert settled.search.target == (moving.target if final == "kept" else quantile)
+    later = step_risk(settings, settled, seen(RETURNS + 5.0), 0.6)
+    assert later.search == settled.search
+    again = step_risk(settings, later, first, 0.1).search
+    assert not again.settled
+
+
+def test_a_target_that_was_never_compared_stays_where_it_is() -> None:
+    before = SearchState(target=-3.0)
+    after = settle_search(TargetSearch(final="quantile"), before, RETURNS, 0.1)
+    assert after == replace(before, settled=True)
 
 
 def test_without_any_prediction_nothing_is_compared_but_episodes_count() -> None:

@@ -1,6 +1,6 @@
 """How tail risk enters the objective."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -66,6 +66,10 @@ class TargetSearch:
     sharpness: Annotated[float, Ge(0)] = 0.3
     """Least weight of the tail until ``settle``: targets are told apart by policies that answer to
     them, which at a small weight takes far more episodes."""
+    final: Literal["kept", "quantile"] = "kept"
+    """What becomes of the target at ``settle``: it stays as it is, or it becomes the α-quantile of
+    the episodes from it, which is the best target for the policy as it stands. Where returns take
+    few values it then is one of them; a target between two of them rewards neither side clearly."""
     grid: Annotated[int, Ge(3)] = 33
     """Targets compared."""
     curve_rate: Annotated[float, Gt(0), Le(1)] = 0.05

@@ -18,6 +18,7 @@ from quantail.risk.search import (
     TargetCurve,
     explore_share,
     first_search,
+    settle_search,
     step_search,
 )
 from quantail.types import BoolArray, FloatArray
@@ -188,6 +189,9 @@ def step_risk(
         new = min(1.0, fresh.size / measured)
         dual = step_dual(settings.dual, state.dual, cvar, settings.limit, state.scale, new)
         state = replace(state, dual=dual)
+    if progress >= settings.search.settle:
+        search = settle_search(settings.search, state.search, returns, settings.alpha)
+        return replace(state, search=search)
     search = step_search(
         settings.search,
         state.search,
@@ -197,7 +201,6 @@ def step_risk(
         preference(settings, state, scheduled),
         alpha=alpha_now(settings, progress),
         scale=state.scale,
-        progress=progress,
     )
     return replace(state, search=search)
 

@@ -42,6 +42,8 @@ class SearchState:
     """Smoothed predicted E(ν - G)⁺ for each target of the grid."""
     shown: ShownByTarget = ShownByTarget()
     """What recent episodes show of both."""
+    settled: bool = False
+    """The target is not compared with others any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,27 @@ def explore_share(settings: TargetSearch, progress: float) -> float:
     return settings.share if progress < settings.settle else 0.0
 
 
+def settle_search(
+    settings: TargetSearch, state: SearchState, returns: FloatArray, alpha: float
+) -> SearchState:
+    """Return the state when the target has settled; once settled, nothing changes.
+
+    For a given policy E[G] + λ(ν - E(ν - G)⁺/α) is greatest at the α-quantile of G.
+
+    Args:
+        settings: What becomes of the target.
+        state: Before.
+        returns: Recent returns of episodes from the target, at least one.
+        alpha: α.
+    """
+    if state.settled:
+        return state
+    if settings.final == "kept" or not state.means:
+        return replace(state, settled=True)
+    quantile = empirical_cvar(torch.from_numpy(returns), alpha).var
+    return replace(state, settled=True, target=quantile)
+
+
 def step_search(
     settings: TargetSearch,
     state: SearchState,
@@ -121,9 +144,8 @@ def step_search(
     *,
     alpha: float,
     scale: float,
-    progress: float,
 ) -> SearchState:
-    """Return the state after one more update; a settled target stays.
+    """Return the state after one more update before the target settles.
 
     Args:
         settings: Rates.
@@ -134,10 +156,8 @@ def step_search(
         prefer: Which targets are better.
         alpha: α.
         scale: Unit of return.
-        progress: Share of training that is done.
     """
-    if progress >= settings.settle:
-        return state
+    state = replace(state, settled=False)
     grid, rate = target_grid(settings, state), settings.episode_rate
     shown = add_episodes(state.shown, grid, ended.targets, ended.returns, rate)
     curves = _smoothed(settings, state, curve)
