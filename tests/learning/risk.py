@@ -64,6 +64,7 @@ passes over old ones do not."""
 
 SHARP = TargetSearch(sharpness=0.5, settle=0.6, episode_rate=0.04)
 """For policies of twenty bets, which must answer to their targets when one is chosen."""
+FOCUSED = replace(SHARP, focus=1.0, episode_rate=0.03)
 
 
 def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case:
@@ -71,8 +72,8 @@ def chain(problem: GambleChain = BLIND, updates: int = 300, **risk: Any) -> Case
     return Case(problem, 5, updates, settings, n_envs=1024, entropy=0.03, agent=SMALL)
 
 
-def bets(rate: float = 4e-3, **risk: Any) -> Case:
-    settings = RiskConfig(alpha=0.1, search=replace(SHARP, focus=1.0, episode_rate=0.03), **risk)
+def bets(rate: float = 4e-3, search: TargetSearch = FOCUSED, **risk: Any) -> Case:
+    settings = RiskConfig(alpha=0.1, search=search, **risk)
     game = BettingGame()
     return Case(
         game, 20, 600, settings, n_envs=1024, entropy=0.02, falls=(0.2, 0.9), rate=rate, agent=BETS
@@ -88,7 +89,7 @@ CASES = {
         updates=120, limit=1.5, dual=DualConfig(hold=0.0, proportional=0.1, integral=0.2, cap=2.0)
     ),
     "bets_03": bets(weight=0.3),
-    "bets_05": bets(rate=2e-3, weight=0.5),
+    "bets_05": bets(rate=2e-3, search=replace(FOCUSED, final="quantile"), weight=0.5),
     "bets_limit": bets(limit=-5.3, dual=DualConfig(start=0.4, hold=0.6)),
     "peso": Case(
         peso_game(),
