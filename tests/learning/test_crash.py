@@ -1,6 +1,7 @@
 """A market with crash regimes: the tail is spared at an equal mean.
 
-The market and the agents' settings were chosen on seeds 100 to 106; seeds 0 to 4 had no part in it.
+The market and the settings were chosen on seeds 100 to 106. Seeds 0 to 4 were run three times;
+docs/crash_market.md tells what was changed between.
 """
 
 import logging
@@ -19,10 +20,11 @@ SEEDS = range(5)
 @pytest.mark.filterwarnings("ignore:training ends with cvar_limit")
 @pytest.mark.verify
 def test_tail_risk_spares_the_tail_at_an_equal_mean() -> None:
-    """CVaR_.05 of an episode is better by 30 % on average over the seeds, and certainly better.
+    """CVaR_.05 of an episode is better by at least 30 %: the lower end of the interval.
 
     Equal mean: the 95 % interval of the difference, paired by seed, reaches 0, and not more than
-    5 % of the mean is given up. docs/crash_market.md has the figures, and how this bar came about.
+    5 % of the mean is given up. Every agent keeps its limit within a tenth. docs/crash_market.md
+    has the figures, and how this bar came about.
     """
     pairs = []
     for seed in SEEDS:
@@ -31,8 +33,9 @@ def test_tail_risk_spares_the_tail_at_an_equal_mean() -> None:
     found = crash.verdict(pairs)
     LOG.info("%s", found)
     assert found.is_equal_mean
-    assert found.spared >= 0.30
-    assert found.improvement[0] > 0.0
+    assert found.improvement[0] >= 0.30
+    assert crash.RISK.limit is not None
+    assert min(careful.cvar for _, careful in pairs) >= 1.1 * crash.RISK.limit
 
 
 def test_what_fixed_rules_earn_in_this_market() -> None:
