@@ -54,6 +54,7 @@ def test_limits_on_cost_and_on_cvar_are_kept_together(
     played = outcome(train(case, 0), case, 0)
     assert played.costs is not None
     assert CVAR.limit is not None
-    # Each within what the other's noise leaves: an eighth of the spread of returns for CVaR.
-    assert (played.costs.mean() <= 1.1 * LIMIT) == keeps_cost
-    assert (sample_cvar(played.returns, CVAR.alpha) >= CVAR.limit - 0.15) == keeps_cvar
+    assert (played.costs.mean() <= 1.05 * LIMIT) == keeps_cost
+    assert (sample_cvar(played.returns, CVAR.alpha) >= CVAR.limit - 0.05) == keeps_cvar
+    # No limit is kept by doing nothing: the noisy bet adds to what the other one can earn.
+    assert played.returns.mean() >= best_mean(LIMIT)
