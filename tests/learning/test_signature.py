@@ -25,6 +25,7 @@ def test_chances_of_totals_add_up_and_end_in_the_law_of_the_rule() -> None:
     np.testing.assert_allclose(after, total_law(game.lotteries, choices), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:the target of tail risk")  # one update compares none
 def test_the_figure_shows_an_agent_beside_the_optimum(tmp_path: Path) -> None:
     model = train("bets_03", 0, updates=1)
     model.save(tmp_path / "agent.zip", exclude=["learning_rate"])
