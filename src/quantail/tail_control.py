@@ -79,13 +79,9 @@ def after_tail_cycle(
         targets=rollout.budget.ended_targets.numpy(),
         explored=rollout.budget.ended_explored.numpy(),
         curve=curve,
+        cut=int(rollout.budget.ended_cut.sum()),
     )
     new = step_risk(settings, state, seen, now.progress, now.cvar_weight)
-    new = replace(
-        new,
-        ended=new.ended + seen.returns.size,
-        cut=new.cut + int(rollout.budget.ended_cut.sum()),
-    )
     policy.budget.move(new.search.target, new.scale)
     info = _info(settings, state, new, seen, predicted, targets, objective, now.progress)
     return new, info

@@ -131,6 +131,8 @@ def test_refusals() -> None:
         RiskConfig(weight=0.5, anneal=0.6)
     with pytest.raises(ConfigError, match=r"anneal must be at most dual\.hold \(0\.5\).*was 0\.6"):
         RiskConfig(limit=-1.0, anneal=0.6, search=late)
+    with pytest.raises(ConfigError, match=r"search\.focus has no effect with search\.share 0"):
+        TargetSearch(share=0.0, focus=1.0)
     with pytest.raises(ConfigError, match="would never rise"):
         DualConfig(proportional=0.0, integral=0.0)
     with pytest.raises(ConfigError, match=r"dual\.start must be at most dual\.cap \(0\.1\)"):

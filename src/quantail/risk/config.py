@@ -84,6 +84,14 @@ class TargetSearch:
     hysteresis: Annotated[float, Ge(0)] = 0.002
     """Return scales by which another target must be better."""
 
+    def check(self) -> None:
+        """Refuse a focus of targets that are never drawn."""
+        if self.focus and not self.share:
+            raise ConfigError(
+                f"search.focus has no effect with search.share 0; was {self.focus}. Leave it out, "
+                "or draw some targets"
+            )
+
 
 @config
 class RiskConfig:

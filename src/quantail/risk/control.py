@@ -84,6 +84,8 @@ class RiskMeasurement:
     """[E], which of them had started from a drawn target."""
     curve: TargetCurve | None
     """Prediction on the grid of the state before; None when no episode started."""
+    cut: int = 0
+    """How many of them were cut."""
 
 
 def alpha_now(settings: RiskConfig, progress: float) -> float:
@@ -173,6 +175,8 @@ def step_risk(
         state,
         returns=(*state.returns, *fresh.tolist())[-kept:],
         explored_returns=explored if progress < settings.search.settle else (),
+        ended=state.ended + seen.returns.size,
+        cut=state.cut + seen.cut,
     )
     returns = np.array(state.returns)
     if not state.active:

@@ -111,15 +111,14 @@ def compute_targets(
     cost: CostTargets | None = None
     if rollout.cost is not None:
         cost = cost_targets(rollout, rollout.cost, advantages, gamma=gamma, lam=lam)
-    if not is_scalar or objective is not None:
+    assert objective is None or not is_scalar, "tail risk is refused without a law"
+    if not is_scalar:
         last, _ = twin_atoms(rollout.last_values, twin, generator)
         cut, _ = twin_atoms(rollout.truncated_values, twin, generator)
-        next_atoms = next_values(law, last, rollout.truncated, cut)
-        if not is_scalar:
-            weights = law_weights
-            atoms = sr_lambda(
-                rollout.rewards, next_atoms, *ends, gamma=gamma, lam=lam, generator=generator
-            )
+        next_atoms, weights = next_values(law, last, rollout.truncated, cut), law_weights
+        atoms = sr_lambda(
+            rollout.rewards, next_atoms, *ends, gamma=gamma, lam=lam, generator=generator
+        )
         if objective is not None:
             tail = tail_targets(rollout, settings, objective.alpha, law, next_atoms, law_weights)
 
